@@ -1,4 +1,4 @@
-"""No request of any user delays the answer to another connection by more than 200 ms, and none is answered with 5xx."""
+"""No request of any user delays the response on another connection by more than 200 ms, and none gets 5xx."""
 
 import contextlib
 import http.client
@@ -60,7 +60,7 @@ class Attack:
     path: str
     body: bytes = field(repr=False)
     content_type: str = "application/json"
-    #: What the server may answer.
+    #: The allowed status codes.
     codes: tuple[int, ...] = (400, 413, 422)
 
 

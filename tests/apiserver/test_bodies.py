@@ -1,4 +1,4 @@
-"""What bodies may look like, and what is said about those that may not."""
+"""Valid and invalid request bodies, and the messages about the latter."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Kinds in two shapes keep what both can say."""
+"""Conversion keeps what both versions can express."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Kinds that are defined while the server runs."""
+"""Custom kinds that are defined while the server runs."""
 
 import asyncio
 from typing import Any

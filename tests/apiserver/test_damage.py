@@ -50,7 +50,7 @@ async def test_a_damaged_value_does_not_block_its_kind(
 
 
 async def test_a_damaged_value_does_not_stop_what_follows_its_kind(api: ApiServer) -> None:
-    """Namespaces are kept in memory by the server: one that is damaged must not keep others from being used."""
+    """The server caches namespaces: a damaged one must not keep others from being used."""
     await api.post("/api/v1/namespaces", {"metadata": {"name": "bad"}})
     (key,) = [entry.key for entry in (await api.store.list("/")).entries if entry.key.endswith("namespaces/bad")]
     await api.store.commit(Transaction((Put(key, b"\0"),)))

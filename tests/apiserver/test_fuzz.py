@@ -1,4 +1,4 @@
-"""Random bodies for every kind, by every verb and patch type: none is answered with 5xx, delays others or costs memory.
+"""Random bodies for every kind, by every verb and patch type: none gets 5xx, delays others or uses much memory.
 
 `make test` sends some hundred from a fixed seed; `ROTA_FUZZ_BODIES=10000 pytest --hypothesis-profile=random` many.
 """

@@ -1,4 +1,4 @@
-"""Whatever clients send: an answer in the 200s or 400s, and objects that can be read afterwards."""
+"""Arbitrary input: a response in the 200s or 400s, and objects that can be read afterwards."""
 
 import asyncio
 import json

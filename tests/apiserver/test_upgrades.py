@@ -1,4 +1,4 @@
-"""Connections that are handed over: what is carried, who may have it, and what hostile clients get."""
+"""Connections that are handed over: data in both directions, permissions, and hostile clients."""
 
 import asyncio
 import base64
@@ -42,7 +42,7 @@ _HEADERS = {
 
 
 class _Worker(NoWorkers):
-    """A worker's endpoint that is a test's own to play."""
+    """A worker's endpoint that the test controls."""
 
     def __init__(self) -> None:
         self.heads: list[str] = []
@@ -371,7 +371,7 @@ class _Wire(asyncio.Transport):
 
 
 async def _echo(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Hand the connection over, and send back what comes until a full stop has come."""
+    """Hand the connection over, and echo data until a full stop."""
     scope[scopes.UPGRADE](())
     heard = b""
     while not heard.endswith(b"."):

@@ -1,4 +1,4 @@
-"""What history may forget: writes that only say "still here"."""
+"""Heartbeats: writes of which history may keep the latest only."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""YAML means what it means to go-yaml v2, and no document costs more than its budget."""
+"""YAML has the meaning of go-yaml v2, and no document exceeds its budget."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Very many clients, very slow ones, very broken ones: memory is bounded, and others are not slowed."""
+"""Very many, very slow and very broken clients: memory is bounded, and other clients are not slowed."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ async def create(http: aiohttp.ClientSession, name: str, text: str = "") -> None
 
 
 async def pace(http: aiohttp.ClientSession, path: str) -> float:
-    """How long a read takes, in seconds: the quickest tenth, since the machine has other things to do as well."""
+    """How long a read takes, in seconds: the fastest tenth, since the machine has other load."""
     taken = []
     for _ in range(200):
         begun = CLOCK.monotonic()
@@ -105,7 +105,7 @@ async def test_a_thousand_idle_watchers_cost_little_and_hear_of_everything(maste
 
 
 async def open_streams(http: aiohttp.ClientSession) -> int:
-    """Streams that are open, some of them to the server's own parts."""
+    """Open streams, some of them of the server's own components."""
     async with http.get("/metrics") as answer:
         text = await answer.text()
     (figure,) = re.findall(r"^rota_apiserver_streams (\S+)$", text, re.MULTILINE)
@@ -155,7 +155,7 @@ async def test_clients_that_read_a_byte_a_second_slow_nobody_down_and_pile_nothi
 
 @asynccontextmanager
 async def connected(master: Master, count: int) -> AsyncIterator[int]:
-    """So many connections that say nothing; how many of them the server keeps."""
+    """Open so many silent connections; returns how many of them the server keeps."""
     made = [await asyncio.open_connection(*master.http) for _ in range(count)]
     await asyncio.sleep(0.5)
     yield sum(not reader.at_eof() for reader, _ in made)
@@ -180,7 +180,7 @@ async def test_more_connections_than_there_can_be_files_leave_the_store_its_own(
 
 
 def broken(rng: random.Random) -> bytes:
-    """A request that nobody should send."""
+    """An invalid request."""
     methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "BREW", "G\0T"]
     words = ["api", "apis", "v1", "pods", "namespaces", "default", "..", "%00", "%zz", "\\", "{}", "x" * 300, "é"]
     path = "/" + "/".join(rng.choices(words, k=rng.randrange(6)))

@@ -1,4 +1,4 @@
-"""One of several masters dies: clients go on with the next, and nothing that was confirmed or told is missing."""
+"""One of several masters dies: clients continue with the next, and no acknowledged write or event is missing."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ def database(request: pytest.FixtureRequest) -> FreshDatabase:
 
 @contextlib.asynccontextmanager
 async def client_of(*masters: Master) -> AsyncIterator[Client]:
-    """A client that knows all of them, and asks the first."""
+    """A client with all addresses that uses the first."""
     first, *others = [master.endpoint() for master in masters]
     endpoint = replace(first, fallbacks=tuple(other.server for other in others))
     async with client_factory.to_server(endpoint, clock=CLOCK, rng=random.Random(3)) as client:
@@ -46,7 +46,7 @@ async def client_of(*masters: Master) -> AsyncIterator[Client]:
 
 
 class Writer:
-    """Creates one object after the other and remembers which were confirmed, and which may be there."""
+    """Creates one object after the other and records which were acknowledged, and which may exist."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._client = client
@@ -68,7 +68,7 @@ class Writer:
 
 
 class Follower:
-    """Watches, and where a watch breaks goes on from the last revision that it saw; never lists again."""
+    """Watches, and resumes a broken watch from the last revision; never lists again."""
 
     def __init__(self, client: Client, version: str) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""The store goes away, or fills up: the server says so, keeps what was confirmed, and goes on when it can."""
+"""The store fails or fills up: the server reports it, keeps acknowledged writes, and continues when it can."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 async def watched(master: Master, version: str, until_name: str) -> list[str]:
-    """The names that one watch tells of, up to a certain one."""
+    """The names in the events of one watch, up to a certain one."""
     reader, writer = await asyncio.open_connection(*master.http, limit=2**20)
     writer.write(f"GET {MAPS}?watch=true&resourceVersion={version} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
     names: list[str] = []
@@ -76,7 +76,7 @@ async def test_a_store_that_is_lost_and_comes_back(
         assert code == 201, answer
     await asyncio.to_thread(server.kill)
     lost = asyncio.create_task(asyncio.to_thread(ask, master, "POST", MAPS, manifests.config_map("m-lost")))
-    # alive, but not ready: whoever restarts what is dead leaves it alone, whoever sends traffic sends it elsewhere
+    # alive, but not ready: a supervisor does not restart it, a load balancer does not use it
     assert (await asyncio.to_thread(ask, master, "GET", "/livez"))[0] == 200
     assert (await asyncio.to_thread(ask, master, "GET", "/readyz"))[0] == 500
     await asyncio.to_thread(server.start)
@@ -94,7 +94,7 @@ async def test_a_store_that_is_lost_and_comes_back(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of eight megabytes; only root may make one."""
+    """A file system of eight megabytes; needs root."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
     folder = tmp_path / "disk"
@@ -117,7 +117,7 @@ def test_a_full_disk_is_named_and_loses_nothing(small_disk: Path, start: Callabl
     assert confirmed
     assert refusal["code"] == 500
     assert "full" in refusal["message"]
-    # reading goes on, and so does writing once there is room
+    # reads go on, and so do writes once there is space
     assert ask(master, "GET", f"{MAPS}/{confirmed[-1]}")[0] == 200
     assert ask(master, "GET", "/livez")[0] == 200
     subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)

@@ -1,4 +1,4 @@
-"""More than a server can take: those who ask too much wait or are refused; heartbeats and health get through."""
+"""Overload: users with too many requests wait or are refused; heartbeats and health checks get through."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ SECONDS = 8.0
 
 @asynccontextmanager
 async def user_of(master: Master, token: str = "") -> AsyncIterator[Client]:
-    """A client that is told at once when the server is busy; without a token, the administrator's."""
+    """A client that does not retry when the server is busy; without a token, the administrator's."""
     endpoint = master.endpoint()
     if token:
         endpoint = replace(endpoint, client_certificate=None, client_key=None, credentials=credentials.bearer(token))
@@ -53,7 +53,7 @@ async def prepare(admin: Client) -> None:
 
 
 class Tally:
-    """What one user was told, and how long it took at the worst."""
+    """The responses to one user, and the longest duration."""
 
     def __init__(self) -> None:
         self.codes: Counter[int] = Counter()

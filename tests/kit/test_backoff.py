@@ -1,4 +1,4 @@
-"""The laws of backing off."""
+"""The properties of backoff."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The real clock and the fake one keep the same promises."""
+"""The real clock and the fake one have the same guarantees."""
 
 import asyncio
 

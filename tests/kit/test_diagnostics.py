@@ -1,4 +1,4 @@
-"""Pages about a running part: who is shown what."""
+"""Diagnostics pages: which clients may read which."""
 
 from unittest import mock
 

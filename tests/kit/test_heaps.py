@@ -12,7 +12,7 @@ PRIORITIES = st.integers(0, 5)
 
 
 class HeapAgainstSortedList(RuleBasedStateMachine):
-    """The model keeps (priority, turn, key) in a plain list and sorts it whenever it is asked."""
+    """The model keeps (priority, sequence number, key) in a plain list and sorts it for every read."""
 
     def __init__(self) -> None:
         super().__init__()

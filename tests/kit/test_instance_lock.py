@@ -1,4 +1,4 @@
-"""A folder is held by one process at a time, which others of the same name are dead for."""
+"""A folder is held by one process at a time; earlier processes of its name are dead."""
 
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""What a log line looks like, and what never gets into one."""
+"""The format of log lines, and what is never in them."""
 
 import io
 import json

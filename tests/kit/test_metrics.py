@@ -1,4 +1,4 @@
-"""Metrics of a part are its own and can be scraped."""
+"""Metrics of a component are separate and can be scraped."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -79,7 +79,7 @@ def test_parts_beside_each_other_are_told_to_one_scraper_under_their_own_names()
     metrics = Metrics("first")
     metrics.counter("seen_total", "Things seen.").inc()
     metrics.beside("second").counter("seen_total", "Things seen.").inc(2)
-    # a part that starts again goes on counting
+    # a restarted component continues counting
     metrics.beside("second").counter("seen_total", "Things seen.").inc(2)
     told = metrics.exposition()[1].decode()
     assert "rota_first_seen_total 1.0" in told

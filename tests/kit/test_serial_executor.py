@@ -1,4 +1,4 @@
-"""A lane runs calls in order in one thread and hands back what they give or raise."""
+"""A serial executor runs calls in order in one thread and returns their results or exceptions."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What an authority issues, judged by OpenSSL: the same library that will judge it in a handshake."""
+"""Certificates of an authority, verified by OpenSSL: the same library as in a handshake."""
 
 import ssl
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_hosts_are_told_apart_from_addresses() -> None:
 
 
 class Handshake:
-    """A client and a server that shake hands in memory."""
+    """A client and a server that do a handshake in memory."""
 
     def __init__(self, server: ssl.SSLContext, client: ssl.SSLContext, *, host: str = "localhost") -> None:
         to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -109,7 +109,7 @@ def trusting(authority: Authority, tmp_path: Path, identity: Identity | None = N
 
 @pytest.fixture(scope="module")
 def today() -> Authority:
-    """OpenSSL looks at the real clock."""
+    """OpenSSL uses the real clock."""
     return Authority.create(now=SystemClock().now())
 
 

@@ -1,4 +1,4 @@
-"""A process of its own on a store, driven by the tests in `test_processes`. Speaks JSON lines on standard output."""
+"""A separate process on a store, driven by the tests in `test_processes`. Writes JSON lines to standard output."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ def say(**words: object) -> None:
 
 
 async def write(url: str, name: str, count: int) -> None:
-    """Write pairs of keys, each pair one transaction, and say so once it is acknowledged; count 0 is without end."""
+    """Write pairs of keys, each pair one transaction, and report each acknowledgement; count 0 is without end."""
     store = await assembly.open_store(url)
     say(ready=True)
     number = 0
@@ -28,7 +28,7 @@ async def write(url: str, name: str, count: int) -> None:
 
 
 async def watch(url: str, after: int, count: int) -> None:
-    """Say every event, up to `count` of them."""
+    """Report every event, up to `count` of them."""
     store = await assembly.open_store(url)
     async with store.watch("/w/", after=after) as events:
         say(ready=True)

@@ -1,4 +1,4 @@
-"""Stores on a fresh database of every kind."""
+"""Stores on a new database of every backend."""
 
 from collections.abc import AsyncIterator
 

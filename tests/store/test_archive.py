@@ -1,4 +1,4 @@
-"""Backups: consistent while writes go on, whole or refused, from any backend to any other."""
+"""Backups: consistent during writes, complete or refused, from any backend to any other."""
 
 import asyncio
 import hashlib
@@ -60,7 +60,7 @@ async def test_a_backup_fills_any_other_backend(database: FreshDatabase, target:
 
 @pytest.mark.slow
 async def test_a_backup_is_one_revision_while_writes_go_on(database: FreshDatabase, tmp_path: Path) -> None:
-    """Pairs are written together; a backup that tore one apart would show it."""
+    """Pairs are written together; a backup that split one would show it."""
     async with opened(database.url) as store:
         await filled(store, 1500)
         stop = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The hub: bounded, ordered, and nobody waits for anybody."""
+"""The broadcaster: bounded, ordered, and no watcher waits for another."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ def event(revision: int, key: str = "/a/x", size: int = 1) -> Event:
 
 
 async def flushed(broadcaster: WatchBroadcaster) -> None:
-    while broadcaster.flushed != broadcaster.revision:  # noqa: ASYNC110 - the hub owes nobody but its channels a wake-up
+    while broadcaster.flushed != broadcaster.revision:  # noqa: ASYNC110 - the broadcaster wakes its channels only
         await asyncio.sleep(0)
 
 
@@ -89,7 +89,7 @@ def test_the_prefixes_of_a_key_are_those_that_a_watch_of_it_may_have(key: str) -
 
 
 async def test_readers_that_give_up_waiting_leave_nothing_behind() -> None:
-    """A reader of a quiet prefix that looks up now and then, to send a bookmark say, does so for weeks."""
+    """A reader of a quiet prefix that wakes up now and then, to send a bookmark, does so for weeks."""
     broadcaster = WatchBroadcaster(0)
     async with BroadcastWatch(broadcaster, _NoHistory(), "", 0) as watch:
         for _ in range(100):

@@ -1,4 +1,4 @@
-"""History is kept for a while, not for ever."""
+"""History is kept for a limited time."""
 
 from pathlib import Path
 

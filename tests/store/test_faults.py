@@ -1,4 +1,4 @@
-"""What a store does when its database goes away, fills up or may not be written."""
+"""A store whose database goes away, fills up or is read-only."""
 
 import asyncio
 import os
@@ -69,7 +69,7 @@ def run(*command: str) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of four megabytes; only root may make one."""
+    """A file system of four megabytes; needs root."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
     folder = tmp_path / "disk"
@@ -116,7 +116,7 @@ async def test_a_disk_that_turns_read_only_is_named_and_loses_nothing_acknowledg
 
 
 async def test_another_program_that_holds_the_file_is_waited_for(tmp_path: Path) -> None:
-    """Nobody is ever told that the database is locked."""
+    """No caller ever gets "database is locked"."""
     async with opened(f"sqlite:///{tmp_path}/store.db") as store:
         other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""A store on an engine that others use too, or that misbehaves."""
+"""A store on an engine that other processes use too, or that fails."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ async def started(engine: MemoryEngine) -> LogStore:
 
 
 async def test_watches_of_a_database_that_went_back_in_time_list_again() -> None:
-    """As when a standby takes over that had not heard of the last commits: what we handed out never happened."""
+    """As when a standby takes over without the last commits: what was delivered never happened."""
     database = Database()
     store, other = await started(MemoryEngine(database, CLOCK)), await started(MemoryEngine(database, CLOCK))
     for number in range(5):
@@ -48,7 +48,7 @@ async def test_watches_of_a_database_that_went_back_in_time_list_again() -> None
 
 
 class Held(MemoryEngine):
-    """Its commits wait until they are let through."""
+    """Commits wait until they are released."""
 
     def __init__(self) -> None:
         super().__init__(Database(), CLOCK)
@@ -96,7 +96,7 @@ async def test_what_is_committed_before_a_store_listens_is_told_at_once() -> Non
 
 
 class Away(MemoryEngine):
-    """Answers nothing while it is away."""
+    """Does not answer while it is away."""
 
     away = False
 

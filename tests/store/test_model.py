@@ -1,4 +1,4 @@
-"""Random histories against a model of a dozen lines: whatever is done in whatever order, both agree."""
+"""Random histories against a small model: both agree for any sequence of operations."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ VALUES = st.binary(max_size=3)
 
 
 class Model:
-    """Every state that ever was, by revision: the whole truth about a store."""
+    """Every state, by revision."""
 
     def __init__(self, revision: int) -> None:
         self.states: dict[int, dict[str, tuple[bytes, int, int]]] = {revision: {}}

@@ -1,4 +1,4 @@
-"""What is left of a list is counted once and right on every page, whoever asks and however often."""
+"""The remaining count of a list is computed once and right on every page."""
 
 import pytest
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 class Child:
-    """A process that speaks JSON lines."""
+    """A process that writes JSON lines."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen([sys.executable, str(CHILD), *arguments], stdout=subprocess.PIPE, text=True)
@@ -32,7 +32,7 @@ class Child:
         return words
 
     def hear_all(self) -> list[dict[str, Any]]:
-        """What it says until it ends or is killed; a last line cut short is no word."""
+        """Its lines until it ends or is killed; an incomplete last line is ignored."""
         assert self.process.stdout is not None
         lines = self.process.stdout.read().splitlines(keepends=True)
         self.process.wait(60)
@@ -79,7 +79,7 @@ async def test_a_process_killed_at_any_moment_leaves_exactly_what_was_acknowledg
             words += writer.hear_all()
         async with opened(durable.url) as store:
             newest = await check_round(store, name, {word["number"]: word["revision"] for word in words}, newest)
-            # Whoever comes next can write at once.
+            # The next process can write at once.
             await store.create(f"/after/{name}", b"")
 
 

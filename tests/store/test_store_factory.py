@@ -1,4 +1,4 @@
-"""What a wrong address, a foreign file or a damaged one gets: one clear line, and nothing is written."""
+"""A wrong address, a foreign file or a damaged one: one clear line, and nothing is written."""
 
 import sqlite3
 from pathlib import Path

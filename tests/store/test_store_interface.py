@@ -1,4 +1,4 @@
-"""Every backend keeps every promise of `rota.testing.store_contract`."""
+"""Every backend keeps every guarantee of `rota.testing.store_contract`."""
 
 from rota.testing.store_contract import StoreContract
 

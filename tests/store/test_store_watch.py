@@ -1,4 +1,4 @@
-"""The change-over of a watch from history to what the hub hands out: nothing twice, nothing lost."""
+"""The switch of a watch from history to the broadcaster: no change twice, none lost."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from rota.store.store_watch import BroadcastWatch, Tail
 
 
 class NoHistory:
-    """A history that nobody should need: the hub holds everything."""
+    """A history that must not be read: the broadcaster holds everything."""
 
     def __init__(self, revision: int) -> None:
         self._revision = revision
@@ -43,7 +43,7 @@ async def test_a_watch_that_joins_before_a_flush_sees_what_waits_for_it_once() -
 
 
 async def test_a_watch_that_knows_more_than_the_hub_is_not_told_it_again() -> None:
-    """Its list may have shown another process's commit that the hub has yet to hear of."""
+    """Its list may have shown another process's commit that the broadcaster does not have yet."""
     broadcaster = WatchBroadcaster(0)
     async with BroadcastWatch(broadcaster, NoHistory(2), "/a/", 2) as watch:
         reading = asyncio.ensure_future(anext(watch))

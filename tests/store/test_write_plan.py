@@ -1,4 +1,4 @@
-"""What a batch of work means, without a database."""
+"""Planning of a batch of work, without a database."""
 
 from rota.store.store_interface import Committed, Delete, Entry, Precondition, Put, Refused, Transaction
 from rota.store.write_plan import Lease, LeaseLost, Plan, RevokeLease, Row, Work, plan, touched_keys, touched_leases

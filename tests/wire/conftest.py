@@ -1,4 +1,4 @@
-"""One server per module, on a socket; every test works in a namespace of its own."""
+"""One server per module, on a socket; every test has its own namespace."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,11 +27,11 @@ def kubectl_program(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="module")
 def kubectl_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where kubectl keeps what it has learnt of the server."""
+    """Where kubectl caches the server's documents."""
     return tmp_path_factory.mktemp("kubectl")
 
 
 @pytest.fixture
 def kubectl(live: LiveServer, kubectl_program: Path, kubectl_home: Path) -> Kubectl:
-    """kubectl in a namespace of the test's own."""
+    """kubectl in the test's own namespace."""
     return Kubectl(kubectl_program, url=live.url, namespace=live.namespace(), home=kubectl_home / kubectl_program.name)

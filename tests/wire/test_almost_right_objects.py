@@ -1,4 +1,4 @@
-"""Usual objects with one thing wrong in each: taken, or refused by name, and never a 5xx."""
+"""Usual objects with one mistake each: accepted, or refused by name, and never a 5xx."""
 
 import copy
 import http.client
@@ -57,7 +57,7 @@ PLACES = [list(_paths(one)) for one in EXAMPLES]
 
 @st.composite
 def _almost_right(draw: st.DrawFn) -> Any:
-    """An example in which something is gone, or is something else."""
+    """An example in which something is missing or replaced."""
     which = draw(st.integers(0, len(EXAMPLES) - 1))
     obj = copy.deepcopy(EXAMPLES[which])
     *way, last = draw(st.sampled_from(PLACES[which]))

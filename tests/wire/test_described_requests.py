@@ -1,4 +1,4 @@
-"""schemathesis makes requests from our OpenAPI documents: whatever they allow is answered, and never with a 5xx.
+"""schemathesis generates requests from Rota's OpenAPI documents: everything they allow is answered without a 5xx.
 
 Each request is aimed at objects that exist, so that it meets the rules of its kind and not only a 404.
 """
@@ -99,7 +99,7 @@ def test_no_request_that_a_document_describes_breaks_the_server(
 
 
 def _aim(case: schemathesis.Case[Any], namespace: str) -> None:
-    """Point a request at what exists, and keep it from lasting."""
+    """Point a request at what exists, and keep it from being a stream."""
     case.query.pop("watch", None)
     if case.method == "DELETE":
         case.query["dryRun"] = "All"

@@ -1,4 +1,4 @@
-"""Clients that err or mean harm: no answer of 500 and above, nothing left behind, no write lost."""
+"""Broken and malicious clients: no 5xx, nothing left behind, no write lost."""
 
 import contextlib
 import http.client
@@ -76,7 +76,7 @@ def _status(connection: socket.socket) -> int:
 
 
 def _reset(connection: socket.socket) -> None:
-    """Close in the rudest way there is."""
+    """Close with a TCP reset."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 

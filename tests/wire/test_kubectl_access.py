@@ -1,4 +1,4 @@
-"""kubectl auth: what it says a role may do is what kubectl then can do, for every role."""
+"""kubectl auth: what it reports for a role is what kubectl then can do, for every role."""
 
 import re
 
@@ -42,7 +42,7 @@ _USERS = frozenset(
 
 
 def _as(kubectl: Kubectl, role: str) -> list[str]:
-    """The arguments that make kubectl act as somebody who has a role in its namespace, or is who the system knows."""
+    """The arguments that make kubectl impersonate a user with a role in its namespace, or a system user."""
     if role in _GROUPS:
         return ["--as=somebody", f"--as-group={role}", "--as-group=system:authenticated"]
     if role in _USERS:

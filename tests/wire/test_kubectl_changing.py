@@ -1,4 +1,4 @@
-"""kubectl patch, label, annotate, taint, cordon, scale, set and rollout against our server."""
+"""kubectl patch, label, annotate, taint, cordon, scale, set and rollout against Rota's server."""
 
 import json
 import re

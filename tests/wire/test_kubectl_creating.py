@@ -1,4 +1,4 @@
-"""kubectl create, apply, diff and replace against our server."""
+"""kubectl create, apply, diff and replace against Rota's server."""
 
 import json
 from pathlib import Path

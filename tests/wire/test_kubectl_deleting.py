@@ -1,4 +1,4 @@
-"""kubectl delete, wait and drain against our server."""
+"""kubectl delete, wait and drain against Rota's server."""
 
 from collections.abc import Iterator
 

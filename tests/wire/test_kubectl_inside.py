@@ -1,4 +1,4 @@
-"""kubectl looks inside what runs, through workers here and elsewhere: exec, attach, logs -f, cp, port-forward, top."""
+"""kubectl exec, attach, logs -f, cp, port-forward and top, through local and remote workers."""
 
 import contextlib
 import json
@@ -102,7 +102,7 @@ def _worker_elsewhere(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _worker_of_another_master(folder: Path) -> Iterator[Path]:
-    """A worker in the process of another server than the one that is asked."""
+    """A worker of another server than the one that is called."""
     first, second = folder / "first", folder / "second"
     with _master(folder, first, "--workers", "1"):
         keys = ("--encryption-keys", str(first / "encryption-keys.yaml"))

@@ -1,4 +1,4 @@
-"""kubectl get, describe, explain, events, auth and discovery against our server."""
+"""kubectl get, describe, explain, events, auth and discovery against Rota's server."""
 
 import json
 import re

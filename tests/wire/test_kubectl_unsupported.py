@@ -1,4 +1,4 @@
-"""What kubectl shows of what the server does not act on or does not have."""
+"""What kubectl shows of features that the server does not enforce or does not have."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The usual examples, written down as people do, through kubectl and back; and custom kinds as projects define them."""
+"""Usual manifests through kubectl and back, and custom kinds of real projects."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An operator made with kopf, from a new object to a status, an event, a change and a clean end."""
+"""An operator made with kopf: a new object, its status, an event, a change and a clean end."""
 
 import asyncio
 import contextlib

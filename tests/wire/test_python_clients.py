@@ -1,4 +1,4 @@
-"""The Python libraries for Kubernetes against our server: kubernetes, kubernetes-asyncio, lightkube."""
+"""The Python libraries for Kubernetes against Rota's server: kubernetes, kubernetes-asyncio, lightkube."""
 
 import threading
 from collections.abc import AsyncIterator, Iterator

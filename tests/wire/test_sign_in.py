@@ -1,4 +1,4 @@
-"""Signing in over TLS to a real `rota up`: kubectl, our own client, and those who should not get in."""
+"""Authentication over TLS at a real `rota up`: kubectl, Rota's client, and clients that must be refused."""
 
 import base64
 import contextlib
@@ -51,7 +51,7 @@ class Running:
         return self.authority.issue(subject, purpose=purpose, now=now, lifetime_s=life_s)
 
     def whoami(self, folder: Path, *, identity: Identity | None = None, token: str = "") -> tuple[int, Any]:
-        """What the server says to somebody with a certificate or a token; ssl.SSLError if it does not listen."""
+        """The server's response to a client with a certificate or a token; ssl.SSLError if the handshake fails."""
         context = ssl.create_default_context(cadata=self.authority.certificate_pem.decode())
         if identity is not None:
             path = folder / "identity.pem"
@@ -91,7 +91,7 @@ def kubectl(cluster: Running, kubectl_program: Path, kubectl_home: Path) -> Kube
 
 
 def with_user(cluster: Running, path: Path, user: dict[str, str]) -> Path:
-    """The administrator's kubeconfig, with somebody else's credentials."""
+    """The administrator's kubeconfig, with another user's credentials."""
     content = yaml.safe_load((cluster.data / "kubeconfig").read_text())
     content["users"][0]["user"] = user
     path.write_text(yaml.safe_dump(content))
@@ -282,7 +282,7 @@ def join_token(cluster: Running) -> str:
 
 
 async def test_a_newcomer_joins_with_a_token_and_gets_its_own_certificate(cluster: Running, join_token: str) -> None:
-    """The way of a worker: a join token, a request, a certificate, and then its own node and no other."""
+    """As for a worker: a join token, a request, a certificate, and then its own node and no other."""
     clock, rng = system.SystemClock(), system.rng()
     # all that it is told: where the server is, the hash of its authority, and the token
     authority = await pinning.authority_of("127.0.0.1", cluster.port, pinning.pin(cluster.authority.certificate_pem))

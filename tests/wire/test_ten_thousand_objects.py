@@ -1,4 +1,4 @@
-"""A collection that no client reads in one piece."""
+"""A collection that clients read in pages."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Rules that go by memory: what was written a moment ago is in force, here at once and nowhere wrongly refused."""
+"""Rules that read caches: a write is in force on this server at once, and no server refuses by outdated state."""
 
 import asyncio
 import secrets

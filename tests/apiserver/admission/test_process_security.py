@@ -1,4 +1,4 @@
-"""Security contexts that a process of the machine does not get are named in warnings, each time."""
+"""The server warns of security contexts that a process does not get, each time."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A client that is refused again and again by a quota does not have the namespace counted each time."""
+"""Repeated refusals by a quota do not count the namespace each time."""
 
 from typing import Any
 

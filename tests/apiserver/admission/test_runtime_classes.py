@@ -1,4 +1,4 @@
-"""What a pod gets from its runtime class, in the stock server's words."""
+"""What a pod gets from its runtime class, with the stock server's messages."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Addresses and node ports: nobody else has them, and none is lost."""
+"""Cluster IPs and node ports are unique, and none leaks."""
 
 import asyncio
 import ipaddress

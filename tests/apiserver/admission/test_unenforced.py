@@ -1,4 +1,4 @@
-"""What is stored and not acted on is told to the one who sends it, or refused."""
+"""Objects that are stored and not enforced get a warning, or are refused."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,7 +45,7 @@ def _enforce(kind: str) -> dict[str, Any]:
     return {"metadata": {"labels": {f"pod-security.kubernetes.io/{kind}": "restricted"}}}
 
 
-#: For every row, in the table's order, an object that it is about.
+#: For every row, in the table's order, a matching object.
 EXAMPLES: list[dict[str, Any]] = [
     {"webhooks": [_HOOK]},
     {"webhooks": [{**_HOOK, "failurePolicy": "Ignore"}]},

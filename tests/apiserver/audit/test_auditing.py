@@ -1,4 +1,4 @@
-"""What the server writes down: in upstream's form, and never a secret."""
+"""Audit events have upstream's format, and never contain a secret."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ class Lines:
 
 
 class ByHeader:
-    """Takes the client's word for who it is; who says nothing is nobody."""
+    """Authenticates by a header; without it the request is anonymous."""
 
     async def authenticate(self, credentials: Credentials, /) -> User:
         said = credentials.headers.get(b"x-user")

@@ -1,4 +1,4 @@
-"""The audit log's file: whole lines, bounded files, and an account of what is missing."""
+"""The audit log's file: whole lines, bounded files, and a report of dropped lines."""
 
 import asyncio
 import json

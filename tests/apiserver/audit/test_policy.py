@@ -1,4 +1,4 @@
-"""Upstream's audit policy: which rule decides, and what is wrong with a file."""
+"""Upstream's audit policy: which rule decides, and errors in a file."""
 
 from pathlib import Path
 

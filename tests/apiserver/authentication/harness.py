@@ -1,4 +1,4 @@
-"""A server that lets nobody in without credentials, asked with a token or without."""
+"""A server that requires credentials, called with a token or without."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ ADMIN = "Bearer admins-own-token"
 
 
 class Entrance:
-    """One server, asked with a token or without."""
+    """One server, called with a token or without."""
 
     def __init__(self, api: ApiServer, clock: FakeClock, settings: authentication_config.Settings) -> None:
         self.api = api
@@ -19,11 +19,11 @@ class Entrance:
         self.settings = settings
 
     async def whoami(self, authorization: str = "") -> Answer:
-        """What the server says to a self review with this `Authorization` header."""
+        """The server's response to a self review with this `Authorization` header."""
         return await self.ask("POST", SELF, {}, authorization=authorization)
 
     async def user(self, token: str) -> Any:
-        """The user behind a bearer token that must be good."""
+        """The user of a bearer token that must be valid."""
         answer = await self.whoami(f"Bearer {token}")
         assert answer.code == 201, answer
         return answer.json["status"]["userInfo"]
@@ -45,12 +45,12 @@ class Entrance:
         return answer.code == 401
 
     async def ask(self, method: str, path: str, body: Any = None, *, authorization: str = ADMIN) -> Answer:
-        """Any request; by the administrator unless said otherwise."""
+        """Any request; as the administrator unless said otherwise."""
         headers = {"authorization": authorization} if authorization else {}
         return await self.api.request(method, path, body=body, headers=headers)
 
     async def create(self, path: str, body: Any) -> Any:
-        """What the administrator has created."""
+        """An object that the administrator created."""
         answer = await self.ask("POST", path, body)
         assert answer.code == 201, answer
         return answer.json

@@ -1,4 +1,4 @@
-"""Tokens of service accounts: who gets one, what it says, and everything that ends it."""
+"""Service account tokens: issuing, claims, and everything that invalidates them."""
 
 import base64
 import hmac
@@ -107,7 +107,7 @@ async def test_a_token_ends_when_it_says(entrance: Entrance, robot: Any) -> None
     token = await token_for(entrance, {"expirationSeconds": 600})
     entrance.clock.step_wall(599)
     assert not await entrance.refuses(token)
-    await entrance.clock.advance(12)  # good tokens are remembered for ten seconds
+    await entrance.clock.advance(12)  # valid tokens are cached for ten seconds
     assert await entrance.refuses(token)
 
 
@@ -203,7 +203,7 @@ async def test_an_account_that_does_not_exist_gets_no_token(entrance: Entrance) 
 
 
 async def test_a_dry_run_is_answered_as_any_other_request(entrance: Entrance, robot: Any) -> None:
-    """As upstream: nothing is written for a token, so there is nothing that a dry run could leave out."""
+    """As upstream: nothing is written for a token, so a dry run is the same."""
     made = await entrance.create(f"{ACCOUNTS}/robot/token?dryRun=All", {"spec": {}})
     assert not await entrance.refuses(made["status"]["token"])
 
@@ -212,7 +212,7 @@ async def test_a_dry_run_is_answered_as_any_other_request(entrance: Entrance, ro
 
 
 def forged(entrance: Entrance, robot: Any, **changes: Any) -> dict[str, Any]:
-    """Claims that would be good but for the changes."""
+    """Valid claims with some changes."""
     said = account_tokens.claims(
         robot,
         issuer=DEFAULT_ISSUER,
@@ -225,7 +225,7 @@ def forged(entrance: Entrance, robot: Any, **changes: Any) -> dict[str, Any]:
 
 
 async def test_the_forgers_tools_work(entrance: Entrance, robot: Any) -> None:
-    """Were these claims refused for a reason of their own, the tests below would prove nothing."""
+    """If these claims were refused for another reason, the tests below would prove nothing."""
     assert not await entrance.refuses(Signer(entrance.settings.signing_key).sign(forged(entrance, robot)))
 
 
@@ -281,7 +281,7 @@ async def test_a_token_whose_claims_were_changed_is_refused(entrance: Entrance, 
     ],
 )
 async def test_claims_that_are_not_right_get_nobody_in(changes: Any, entrance: Entrance, robot: Any) -> None:
-    """Even with the right signature, which only a mistake of ours could give them."""
+    """Even with the right signature, which only a bug could give them."""
     assert await entrance.refuses(Signer(entrance.settings.signing_key).sign(forged(entrance, robot, **changes)))
 
 

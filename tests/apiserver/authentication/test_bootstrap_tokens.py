@@ -1,4 +1,4 @@
-"""Join tokens: Secrets of a certain shape, and nothing that only looks like one."""
+"""Bootstrap tokens: only Secrets of the right form are accepted."""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 class Issuer:
-    """A small OpenID provider that signs whatever it is asked to."""
+    """A small OpenID provider that signs any token."""
 
     def __init__(self) -> None:
         self.authority = Authority.create(now=SystemClock().now())

@@ -1,4 +1,4 @@
-"""Workers that were removed stay out, whatever their certificates say; those that join again come in."""
+"""Certificates of removed workers are refused; those of a later join are accepted."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Who a request is taken to be from."""
+"""Which user a request is authenticated as."""
 
 import random
 from pathlib import Path

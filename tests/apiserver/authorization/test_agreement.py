@@ -1,4 +1,4 @@
-"""What SubjectAccessReview says is what happens: every verb on every kind, asked about and then tried."""
+"""SubjectAccessReview agrees with what happens: every verb on every kind, reviewed and then tried."""
 
 import itertools
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def _tries() -> Iterator[_Try]:
 
 
 async def _refused(api: ApiServer, attempt: _Try) -> bool:
-    """Whether a request is refused for want of rights; nothing is changed by it in any case."""
+    """Whether a request is refused as forbidden; it changes nothing in any case."""
     query: dict[str, object] = {"resourceVersion": "none"} if attempt.verb in {"list", "watch"} else {"dryRun": "All"}
     if attempt.verb == "watch":
         query["watch"] = True

@@ -1,4 +1,4 @@
-"""The roles that every cluster begins with: there at once, put right at every start, and left alone where told to."""
+"""The default roles: installed and reconciled at every start, and left alone if so annotated."""
 
 import random
 from typing import Any

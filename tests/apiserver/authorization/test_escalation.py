@@ -1,4 +1,4 @@
-"""Nobody grants what he has not got."""
+"""No user grants permissions that the user does not have."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rights count everywhere as soon as they are granted, and nobody is refused by what is out of date."""
+"""Permissions are effective as soon as they are granted, and no request is refused by outdated state."""
 
 import asyncio
 from pathlib import Path
@@ -47,7 +47,7 @@ async def test_a_pod_bound_at_one_server_gives_its_node_what_it_needs_at_the_nex
 
 
 class _Asked:
-    """A store's `extent` that counts, and answers when the test lets it."""
+    """A store's `revision_range` that counts calls, and answers when the test lets it."""
 
     def __init__(self, store: Store) -> None:
         self._revision_range = store.revision_range

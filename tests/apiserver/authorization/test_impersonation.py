@@ -1,4 +1,4 @@
-"""Acting as somebody else: who may, and as whom one then acts."""
+"""Impersonation: which users may do it, and the resulting user."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ async def test_headers_say_whom_a_request_acts_as(
 ) -> None:
     if user["username"] == "system:anonymous":
         await access.bind(api, "system:anonymous", "system:basic-user")
-        # the store is not asked for strangers; a refusal of somebody who is known brings the news
+        # the store is not read for anonymous users; a refusal of a known user makes the caches catch up
         assert (await api.acting_as("x").get("/metrics")).code == 403
     answer = await _who(api.acting_as("root", "system:masters"), headers)
     assert answer.code == 201, answer

@@ -1,7 +1,7 @@
-"""Every default role and every identity of the system against every verb on every kind.
+"""Every default role and every system user against every verb on every kind.
 
-`matrix.txt` is the record of what each may do: whatever is not in it is refused. A change of the policy shows there,
-and REWRITE_MATRIX=1 writes it anew. The properties below say what no change may give away.
+`matrix.txt` records what each may do: everything else is refused. A change of the policy shows there, and
+REWRITE_MATRIX=1 rewrites it. The properties below limit what any change may allow.
 """
 
 import functools
@@ -136,7 +136,7 @@ def _nodes() -> NodeAuthorizer:
 
 
 def _may(user: User, namespace: str = _HERE) -> tuple[tuple[str, _Thing], ...]:
-    """All that a user may do with what is in a namespace, and with what is in none."""
+    """All that a user may do in a namespace, and with cluster-scoped kinds."""
     return _worked_out(user.name, user.groups, namespace)
 
 
@@ -162,7 +162,7 @@ def _work_out(user: User, namespace: str) -> Iterator[tuple[str, _Thing]]:
 
 
 def _described(user: User) -> Iterator[str]:
-    """What a user may do, besides what everybody may who has signed in."""
+    """What a user may do, besides what every authenticated user may."""
     common = set(_may(_EVERYBODY)) if user != _EVERYBODY else set()
     verbs: dict[str, list[str]] = {}
     for verb, thing in _may(user):
@@ -249,7 +249,7 @@ def test_only_administrators_of_the_cluster_may_do_everything() -> None:
     assert set(_may(_user("chief", "system:masters"))) == everything
 
 
-#: Who may do what is dangerous, besides members of system:masters.
+#: Which roles may do dangerous things, besides members of system:masters.
 _DANGEROUS = {
     ("impersonate", "users"): set[str](),
     ("impersonate", "groups"): set[str](),

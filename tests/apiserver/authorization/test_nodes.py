@@ -1,4 +1,4 @@
-"""What a node may read and write: its own objects, its pods, and what these reference."""
+"""The node authorizer: a node's access to its own objects, its pods, and what these reference."""
 
 import base64
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The parts of a control plane work with the rights that they have: nothing that they ask for is refused."""
+"""The components of a control plane have the permissions that they need: none of their requests is refused."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ _ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
 class _Administrator:
-    """Somebody who may do everything, over plain HTTP."""
+    """A user who may do everything, over plain HTTP."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -37,7 +37,7 @@ class _Administrator:
             return text
 
     async def until(self, path: str, what: str, *, there: bool = True) -> None:
-        """Wait until a page shows something, or no longer does."""
+        """Wait until a response shows something, or no longer does."""
         for _ in range(_TRIES):
             if (what in await self("GET", path)) is there:
                 return

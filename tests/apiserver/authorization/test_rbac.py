@@ -1,4 +1,4 @@
-"""The index of roles and bindings: what it allows, why, and that it is what evaluating every binding would give."""
+"""The index of roles and bindings decides as the evaluation of every binding would."""
 
 from typing import Any
 
@@ -186,7 +186,7 @@ _questions = st.builds(
 
 
 def _naively(roles: Any, bindings: Any, question: Question) -> bool:
-    """Look at every rule of every binding."""
+    """Evaluate every rule of every binding."""
     for (namespace, _), (kind, name, subjects) in bindings.items():
         if namespace and namespace != question.namespace:
             continue

@@ -1,4 +1,4 @@
-"""Requests by users who may do little: what they are refused, and in which words."""
+"""Refusals of users with few permissions, and their messages."""
 
 import pytest
 
@@ -81,7 +81,7 @@ def _refused(answer: Answer) -> str:
             'in the namespace "default"',
             {"kind": "pods"},
         ),
-        # what does not exist is not told to who may not ask
+        # an unauthorized user does not learn what exists
         (
             "GET",
             "/api/v1/namespaces/default/things/a/parts",

@@ -1,4 +1,4 @@
-"""SubjectAccessReview and its relatives say what would happen."""
+"""SubjectAccessReview and its relatives predict what would happen."""
 
 from typing import Any
 

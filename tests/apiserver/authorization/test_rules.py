@@ -1,4 +1,4 @@
-"""Rules that cover others: nobody who is covered can do what he could not do before."""
+"""Rules that cover others: covered rules allow nothing new."""
 
 import itertools
 from typing import Any

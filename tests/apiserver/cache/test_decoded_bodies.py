@@ -1,4 +1,4 @@
-"""Bodies that were read before are read again with the same outcome."""
+"""A cached body decodes to the same result."""
 
 import json
 from typing import Any
@@ -50,7 +50,7 @@ def _by_mould(body: bytes, strictness: Strictness, warn: Any) -> Any:
     )
 
 
-#: Each is a body that shares all but its metadata with one that is fine, or looks as if it did.
+#: Each is a body that shares all but its metadata with a valid one, or seems to.
 TRICKY = [
     _body(),
     _body('{"name":"q","labels":{"a":"b"}}'),

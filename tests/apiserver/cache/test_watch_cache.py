@@ -1,4 +1,4 @@
-"""A kind in memory that follows the store."""
+"""The watch cache follows the store."""
 
 import asyncio
 import contextlib
@@ -71,7 +71,7 @@ def _followed(store: Any, resource: ResourceType = CONFIGS) -> WatchCache:
 
 
 class _Story:
-    """What a listener was told."""
+    """The calls of a listener."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str | None, str | None]] = []
@@ -82,7 +82,7 @@ class _Story:
 
 
 class _Stumbling:
-    """A store whose first watch tells its reader to list again instead of what has happened."""
+    """A store whose first watch raises instead of delivering changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -98,7 +98,7 @@ class _Stumbling:
 
 
 class _SlowLists:
-    """A store whose lists take until they are told to go on."""
+    """A store whose lists wait for the test."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -10,7 +10,7 @@ Definition = dict[str, Any]
 
 
 def _complete(definition: Definition) -> Definition:
-    """As it is when it is judged: with defaults and with its storage version recorded."""
+    """As it is validated: with defaults and with its storage version recorded."""
     complete = copy.deepcopy(definition)
     definitions.set_defaults(complete)
     complete.setdefault("status", {"storedVersions": [definitions.storage_version(complete) or "v1"]})

@@ -1,8 +1,8 @@
-"""Schemas and objects with the verdicts of Kubernetes' own code (apiextensions-apiserver 0.37, kube-openapi).
+"""Schemas and objects with the results of Kubernetes' own code (apiextensions-apiserver 0.37, kube-openapi).
 
-Random structural schemas with random objects: what is pruned, what is defaulted, and every complaint with its type,
-path and words. Two things that we do otherwise on purpose do not occur in them: upstream takes 1.5 for a member of
-the enumeration [1], because it compares after cutting off, and its formats `mac` and `creditcard` are looser.
+Random structural schemas with random objects: what is pruned, what is defaulted, and every error with its type, path
+and message. Two intended differences do not occur in them: upstream accepts 1.5 for the enumeration [1], because it
+compares after truncation, and its formats `mac` and `creditcard` are looser.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""A store that seals: it keeps every promise of a store, and what lies below it holds no secret."""
+"""A store that encrypts: it keeps all guarantees of a store, and the store below it holds no plain secret."""
 
 import base64
 import random
@@ -28,7 +28,7 @@ VALUE = b'{"apiVersion":"v1","kind":"Secret","metadata":{"name":"token"},"data":
 
 
 class Everything:
-    """Keys for all there is."""
+    """Keys for everything."""
 
     def __init__(self) -> None:
         self.vault = Vault({"/": Keyring([Key("k", bytes(32))], source="nowhere")})
@@ -38,7 +38,9 @@ class Everything:
 
 
 class TestAllPromises(StoreContract):
-    """The contract of every store, through sealed values; once is enough, for below it are the same backends."""
+    """The contract of every store, with encrypted values; one backend is enough, since the others are the same
+    below.
+    """
 
     keys = Everything()
 

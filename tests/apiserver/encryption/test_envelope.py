@@ -1,4 +1,4 @@
-"""Sealed values: what opens them, and that nothing else does."""
+"""Encrypted values: only the right key at the right storage key decrypts them."""
 
 import pytest
 from hypothesis import given

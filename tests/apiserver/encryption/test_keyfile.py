@@ -1,4 +1,4 @@
-"""The key file: what it may hold, who may read it, and how a new key gets into a running server."""
+"""The key file: its content, its mode, and how a running server gets a new key."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""The gate: who waits, for how long, and what those hear who cannot wait."""
+"""Flow control: which requests wait, for how long, and the response to refused ones."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ class Fixture:
         self.flow_controller = FlowController(limits, self.clock, self.metrics)
 
     def fill(self, user: User = ANN) -> list[SeatRequest]:
-        """Take every seat that there is for others."""
+        """Take every seat that other levels may use."""
         taken = []
         while (seat_request := self.flow_controller.enter(user, None)).state is State.SEATED:
             taken.append(seat_request)

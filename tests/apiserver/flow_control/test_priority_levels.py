@@ -1,4 +1,4 @@
-"""Which requests share places with which."""
+"""Which requests share a priority level."""
 
 import pytest
 

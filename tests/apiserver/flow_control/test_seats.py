@@ -1,4 +1,6 @@
-"""Laws of the seats, whatever comes in whatever order: bounds hold, nobody starves, no seat lies idle."""
+"""Properties of the seats for any order of requests: bounds hold, no user starves, no seat is idle while requests
+wait.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -20,7 +22,7 @@ def seats(number: int) -> Seats:
 
 
 class Crowd(RuleBasedStateMachine):
-    """Requests come and go; a model beside the real thing counts them."""
+    """Requests arrive and leave; a model beside the implementation counts them."""
 
     tickets = Bundle("tickets")
 
@@ -93,7 +95,7 @@ TestCrowd = Crowd.TestCase
 
 @dataclass
 class Level1:
-    """One level's seats, all taken by a crowd of users that always have more to ask."""
+    """One level's seats, all taken by users that always have more requests."""
 
     seats: Seats
     running: list[SeatRequest] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Limits at the server: 504 when time is over, 429 when there is no place, and who gets through nevertheless."""
+"""Limits at the server: 504 on timeout, 429 without a seat, and which requests always get through."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
 class ByHeader:
-    """Takes the client's word for who it is."""
+    """Authenticates by a header."""
 
     async def authenticate(self, credentials: Credentials, /) -> User:
         name, _, groups = credentials.headers.get(b"x-user", b"admin,system:masters").decode().partition(",")
@@ -38,7 +38,7 @@ async def server(limits: Limits) -> AsyncIterator[ApiServer]:
 
 
 class Held:
-    """A write that is under way until it is let go: its body does not end."""
+    """A write that runs until it is released: its body does not end."""
 
     def __init__(self, api: ApiServer, user: str, path: str = MAPS) -> None:
         self._more = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Clients that are too slow on purpose: they are cut off, and hold nothing while they are there."""
+"""Clients that are slow on purpose are disconnected, and block nothing meanwhile."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as clients speak it: requests in a row, bodies that are announced, ends of all kinds."""
+"""HTTP/1.1: pipelined requests, bodies of all kinds, and all ways in which a connection ends."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ _Answer = Callable[[_Scope, Any, Any], Awaitable[None]]
 
 
 class _Application:
-    """An application of one function, as `serving` takes it."""
+    """An application of one function, as `http_server` takes it."""
 
     def __init__(self, answer: _Answer) -> None:
         self._answer = answer
@@ -187,7 +187,7 @@ async def test_nobody_becomes_somebody_else_by_what_comes_behind_a_body(api: Api
 
 
 async def _goes_on(client: _Client) -> bytes:
-    """Send one header's value until there is an answer; what the answer is."""
+    """Send one header's value until there is a response; returns it."""
     answer = asyncio.ensure_future(client.rest())
     for _ in range(connections.MAX_HEAD_BYTES // 60_000 + 10):
         client.send(b"y" * 60_000)

@@ -1,4 +1,4 @@
-"""The real kubectl, oldest and newest of those at hand, reads what the server tells of itself."""
+"""The oldest and the newest available kubectl read the server's OpenAPI documents."""
 
 from collections.abc import Iterator
 from pathlib import Path

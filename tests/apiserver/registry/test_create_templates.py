@@ -1,4 +1,4 @@
-"""Pods that equal earlier ones but for their names come out as if each had been worked out."""
+"""Pods that are created from a template equal those that took the usual path."""
 
 import json
 from typing import Any

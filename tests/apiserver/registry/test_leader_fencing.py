@@ -1,4 +1,4 @@
-"""Fencing: what is done in a leader's name is refused once another leads, however late it comes, whichever way."""
+"""Leader fencing: a write of a former leader is refused, however late and through whatever server it arrives."""
 
 import asyncio
 import contextlib
@@ -122,7 +122,7 @@ async def test_a_term_that_is_none_is_said(client: Client, said: str) -> None:
 
 
 async def test_a_server_that_has_not_heard_of_the_takeover_refuses_too(api: ApiServer, client: Client) -> None:
-    """The guard is checked by the store: what a server remembers of terms only spares it a question."""
+    """The store checks the precondition: a server's cache of terms only saves a read."""
     await client.create(LEASES, lease("a", 0))
     clock = system.SystemClock()
     async with assembly.server(api.store, clock=clock, rng=random.Random(1)) as second:
@@ -135,7 +135,7 @@ async def test_a_server_that_has_not_heard_of_the_takeover_refuses_too(api: ApiS
 
 
 class Sleeper:
-    """A way to a server on which, from some moment on, nothing arrives until it wakes up."""
+    """A transport on which, from some moment on, nothing arrives until it is released."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -192,7 +192,7 @@ async def test_a_leader_that_falls_asleep_before_its_write_wakes_up_too_late(api
 
 @pytest.mark.slow
 async def test_who_comes_back_under_the_same_name_leads_in_a_term_of_its_own(api: ApiServer) -> None:
-    """What a former process of this name has left behind, a child perhaps, is refused and steps down."""
+    """Writes of a former process of this name, perhaps a child, are refused."""
     clock, rng = system.SystemClock(), random.Random(0)
     pace = Pace(lease_duration_s=3, renew_deadline_s=2.0, retry_period_s=0.1)
     election = Election(name="duty", identity="master", pace=pace)

@@ -1,4 +1,4 @@
-"""Who owns what in new objects is recorded the same, whether it was worked out before or not."""
+"""The managedFields of objects are the same, whether they come from a cached record or not."""
 
 import copy
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""What servers of one store share: made once, the same for all, and never plain in a store with a key file."""
+"""The authority and keys of a store's servers: created once, shared, and encrypted in a store with a key file."""
 
 import asyncio
 from collections.abc import AsyncIterator

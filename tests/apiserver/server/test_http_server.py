@@ -1,4 +1,4 @@
-"""The server on a real socket: what only shows there."""
+"""The server on a real socket."""
 
 import asyncio
 import contextlib

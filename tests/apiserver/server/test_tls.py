@@ -1,4 +1,4 @@
-"""The listeners: TLS with a certificate that changes under a running server, and plain HTTP on loopback."""
+"""The listeners: TLS with a certificate that is renewed while the server runs, and plain HTTP on loopback."""
 
 import asyncio
 import contextlib
@@ -114,7 +114,7 @@ async def test_http_2_is_not_promised(secured: Secured) -> None:
     ],
 )
 async def test_plain_http_is_for_those_who_name_this_machine(host: str, code: int) -> None:
-    """A page in a browser that has its own name point to loopback is not the administrator."""
+    """A web page in a browser whose host name resolves to loopback is not the administrator."""
     async with (
         ApiServer(signing_in=authentication_config.Settings()) as api,
         http_server.serve(api.app, acting_as=users.ADMINISTRATOR) as served,

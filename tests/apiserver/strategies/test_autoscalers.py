@@ -1,4 +1,4 @@
-"""What the API server makes of HorizontalPodAutoscalers: what it fills in, and what it refuses."""
+"""Defaults and validation of HorizontalPodAutoscalers."""
 
 from typing import Any
 

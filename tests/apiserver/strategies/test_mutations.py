@@ -1,4 +1,4 @@
-"""Objects that are almost right: whatever is wrong with them, the server says so and does not fail."""
+"""Objects with one mistake: the server reports it and does not fail."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""What the API server accepts of pipelines and their runs, and how it shows them."""
+"""Validation of pipelines and their runs, and how they are printed."""
 
 from typing import Any
 

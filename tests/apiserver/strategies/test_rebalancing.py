@@ -1,4 +1,4 @@
-"""What the API server accepts of the policy by which the leader rebalances, and how it shows it."""
+"""Validation of the rebalance policy, and how it is printed."""
 
 from typing import Any
 

@@ -27,7 +27,7 @@ def _no_schema(resource: ResourceType) -> CustomSchema:
 
 @dataclass
 class Server:
-    """One server's part in binding."""
+    """One server's registry and binder."""
 
     registry: ObjectRegistry
     binder: Binder

@@ -1,4 +1,4 @@
-"""A pod that gets a node has all that it had, the node, and the condition that says so."""
+"""A bound pod has all that it had, the node, and the condition PodScheduled."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""`metrics.k8s.io`: what workers say that nodes and pods use, as the API shows it."""
+"""`metrics.k8s.io`: the usage of nodes and pods that workers report."""
 
 import asyncio
 import ssl
@@ -25,7 +25,7 @@ def _used(name: str, millicores: int, mebibytes: int) -> Used:
 
 
 class _Workers:
-    """Workers that say what a test wants."""
+    """Workers with the responses of the test."""
 
     def __init__(self) -> None:
         self.said: dict[str, Summary | errors.ApiError] = {}
@@ -60,7 +60,7 @@ async def api(workers: _Workers) -> AsyncIterator[ApiServer]:
             pod = {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}
             uids[name] = (await server.post("/api/v1/namespaces/default/pods", pod)).json["metadata"]["uid"]
         pods = [PodUsed(PodReference(uids["a"]), [_used("main", 250, 64), _used("side", 1, 1)], Disk(4096))]
-        # of a pod that is not its own, and of one that nobody knows
+        # of a pod on another node, and of an unknown one
         pods += [PodUsed(PodReference(uids["c"]), [_used("main", 9000, 9)]), PodUsed(PodReference("x"), [])]
         node_used = msgspec.structs.replace(_used("", 1500, 512), disk=Disk(9), network=Network(7, 8))
         workers.said["n1"] = Summary(node_used, pods, 12.5)

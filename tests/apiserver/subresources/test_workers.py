@@ -1,4 +1,4 @@
-"""Logs, from a worker that speaks the kubelet's protocol."""
+"""Logs, from a worker with the kubelet's API."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ _LOG = "/api/v1/namespaces/default/pods/a/log"
 
 
 class _Kubelet:
-    """A worker's endpoint that tells what it was asked."""
+    """A worker's endpoint that records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, str]]] = []

@@ -1,4 +1,4 @@
-"""Many objects in one request come to what as many requests would have come to."""
+"""A batch of objects has the result of single requests."""
 
 import json
 from typing import Any

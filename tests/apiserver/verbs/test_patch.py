@@ -1,4 +1,4 @@
-"""The four ways to patch, and who comes to own what."""
+"""The four patch types, and the resulting managed fields."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Many statuses in one request come to what as many patches would have come to, whoever writes them and how often."""
+"""A batch of statuses has the result of single patches, for every kind of writer."""
 
 import json
 import random
@@ -274,7 +274,7 @@ _OTHER_UID = "fedcba98-9abc-def0-1234-56789abcdef0"
 
 
 def _function(value: bytes, patch: bytes, now: str) -> bytes:
-    """Something that copies, compares and sorts words, as a status write does."""
+    """A function that copies, compares and sorts literals, as a status write does."""
     old, new = json.loads(value), json.loads(patch)
     moments = sorted([*old["times"], *new["times"], now])
     result = {

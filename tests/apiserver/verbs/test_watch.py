@@ -1,4 +1,4 @@
-"""Watches: what they begin with, what they tell, and how they end."""
+"""Watches: initial events, changes, bookmarks, and how they end."""
 
 import asyncio
 import contextlib
@@ -188,7 +188,7 @@ async def test_two_servers_on_one_store_tell_each_other_s_changes() -> None:
 
 
 class Broken:
-    """A watch that loses its place after it has begun."""
+    """A watch that loses its position after it has begun."""
 
     revision = 1
 
@@ -257,7 +257,7 @@ async def test_workers_watch_the_pods_of_their_node(api: ApiServer) -> None:
 
 
 async def test_an_event_is_selected_by_the_fields_of_the_version_that_is_asked_for(api: ApiServer) -> None:
-    """One stored object has other fields in each of its versions; what was found in one is not taken for the other."""
+    """One stored object has other fields in each of its versions; the cache must not mix them up."""
     body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default"}, "reason": "Why"}
     async with (
         api.watch("/api/v1/namespaces/default/events", fieldSelector="involvedObject.kind=Pod") as core,

@@ -236,7 +236,7 @@ async def test_an_unknown_propagation_policy_is_refused(api: ApiServer) -> None:
 
 
 async def test_a_job_lets_go_of_its_pods_when_its_deletion_says_nothing_else(api: ApiServer) -> None:
-    """As upstream, for clients that are older than garbage collection; kubectl always says what it wants."""
+    """As upstream, for clients that are older than garbage collection; kubectl always sends a policy."""
     container = {"name": "c", "image": "i"}
     template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}

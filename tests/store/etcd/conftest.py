@@ -1,4 +1,4 @@
-"""An etcd of the test's own, and somebody else who uses it."""
+"""An etcd for the test, and another client of it."""
 
 import json
 import urllib.request

@@ -1,4 +1,4 @@
-"""Opening a store: what is there, who may, and over which wire."""
+"""Opening a store: its content, users and TLS."""
 
 import asyncio
 import base64
@@ -92,7 +92,7 @@ def guarded(private_etcd: Callable[[], EtcdServer]) -> EtcdServer:
     def base64_of(text: str) -> str:
         return base64.b64encode(text.encode()).decode()
 
-    # etcd's own door for those without gRPC.
+    # etcd's HTTP gateway.
     ask("user/add", name="root", password="top secret")
     ask("user/add", name="rota", password="p@ss:word")
     ask("role/add", name="scheduling")
@@ -157,7 +157,7 @@ async def test_a_url_with_a_user_works_where_etcd_has_none(server: EtcdServer) -
 
 
 class TlsEtcd(EtcdServer):
-    """An etcd that speaks TLS and asks clients for a certificate."""
+    """An etcd with TLS and client certificates."""
 
     def __init__(self, certificates: Path) -> None:
         super().__init__()

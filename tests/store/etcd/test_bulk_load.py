@@ -1,4 +1,4 @@
-"""Restores that are cut short."""
+"""Interrupted restores."""
 
 import asyncio
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ async def test_a_restore_that_fails_half_way_leaves_nothing(server: EtcdServer) 
 async def test_after_an_interrupted_restore_only_another_one_is_possible(
     server: EtcdServer, neighbour: Connection
 ) -> None:
-    # What a killed restore leaves behind: its note, and a part of the keys.
+    # What a killed restore leaves behind: its meta key, and a part of the keys.
     await _interrupt(server, neighbour)
     async with opened(server.url) as store:
         for call in (

@@ -1,4 +1,4 @@
-"""What a store does when its etcd is gone, cut off, compacted behind its back or full."""
+"""A store whose etcd is down, disconnected, compacted by others or full."""
 
 import asyncio
 import shutil
@@ -42,11 +42,12 @@ async def test_watches_outlive_a_killed_server_without_a_gap(server: EtcdServer)
 async def test_a_compaction_during_an_outage_makes_watches_list_again(
     server: EtcdServer, neighbour: Connection
 ) -> None:
-    """What happened while the watch was cut off is gone from history: told, not skipped."""
+    """History during the disconnection is gone: the watch must report that."""
     async with opened(server.url) as store, opened(server.url) as other:
         revision = revision_of(await store.create("/a/x", b"0"))
         async with store.watch("/a/", after=revision) as watch:
-            # The store's feed is held up where it cannot take up again by itself, as by a network that swallows all.
+            # The store's watch feed is blocked where it cannot resume by itself, as by a network that drops all
+            # packets.
             await store._supervisor.stop("feed")  # type: ignore[attr-defined]
             for number in range(5):
                 revision = revision_of(await other.update("/a/x", b"%d" % number, expected=revision))
@@ -86,13 +87,13 @@ async def test_an_older_state_of_etcd_put_back_makes_watches_list_again(server: 
         async with store.watch("/a/", after=start) as watch:
             anew = revision_of(await store.create("/a/anew", b""))
             assert [event.key for event in await gather_to(watch, anew)] == ["/a/kept", "/a/anew"]
-            # And no marks are written to catch up with revisions that are no more.
+            # And no marks are written to catch up with revisions that no longer exist.
             await asyncio.sleep(0.3)
             assert (await store.revision_range()).revision <= anew + 1
 
 
 async def test_compactions_race_resuming_watches_and_nobody_misses_anything_unknowingly(server: EtcdServer) -> None:
-    """A watch either sees every change or is told to list again."""
+    """A watch either sees every change or must list again."""
     async with opened(server.url) as store, opened(server.url) as other:
         stop = asyncio.Event()
 
@@ -166,7 +167,7 @@ async def test_patience_ends_with_one_clear_line(server: EtcdServer) -> None:
 
 
 async def test_another_member_takes_over(server: EtcdServer) -> None:
-    """The first address of the URL is nobody's; later the connection that works is lost."""
+    """The first address of the URL is not reachable; later the working connection is lost."""
     url = server.url.replace("etcd://", f"etcd://127.0.0.1:{free_port()},")
     async with opened(url) as store:
         revision = revision_of(await store.create("/a/x", b""))
@@ -213,7 +214,7 @@ async def test_a_full_etcd_says_so_and_loses_nothing(full_etcd: EtcdServer) -> N
                 revision_of(await store.create(f"/a/{number:03}", bytes(100_000)))
                 acknowledged.append(f"/a/{number:03}")
 
-        # etcd carries out the write that makes it full, or not; it says the same.
+        # etcd may apply the write that makes it full; its response is the same.
         with pytest.raises((errors.NoSpace, errors.Unavailable), match="space exceeded") as caught:
             await fill()
         assert len(acknowledged) > 5
@@ -225,11 +226,11 @@ async def test_a_full_etcd_says_so_and_loses_nothing(full_etcd: EtcdServer) -> N
             with pytest.raises(errors.NoSpace, match="quota-backend-bytes"):
                 await store.create(f"/b/{number}", bytes(100_000))
         assert [entry.key for entry in (await store.list("")).entries] == kept
-        # Room can be made: deletions, compactions and renewals go on.
+        # Space can be freed: deletions, compactions and renewals go on.
         assert await store.renew(lease)
         assert isinstance(await store.commit(Transaction((Delete("/a/000"),))), Committed)
     async with opened(full_etcd.url) as store:
-        # Nothing has changed since it was opened, and the mark cannot be written: the watch is told to list again.
+        # Nothing has changed since it was opened, and the mark cannot be written: the watch must list again.
         with pytest.raises(errors.Expired):
             async with store.watch("/a/", after=start) as watch:
                 await anext(watch)
@@ -246,7 +247,7 @@ async def test_a_restore_that_does_not_fit_leaves_nothing(full_etcd: EtcdServer)
 
 
 async def test_closing_leaves_nothing_behind(server: EtcdServer, watches: Callable[[], int]) -> None:
-    """Neither with calls, watches and retries under way."""
+    """Also with calls, watches and retries under way."""
     for gone in (False, True):
         store = await store_factory.open_store(server.url, time=system.SystemClock(), rng=system.rng())
         start = (await store.revision_range()).revision

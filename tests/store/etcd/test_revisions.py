@@ -1,4 +1,4 @@
-"""Revisions, where we are not the only ones to move them."""
+"""Revisions, when other clients change etcd too."""
 
 import asyncio
 import secrets
@@ -39,7 +39,7 @@ async def test_others_move_the_revision_and_nothing_is_missed(server: EtcdServer
 
 
 async def test_own_changes_reach_watches_without_etcds_watch_and_never_past_others(server: EtcdServer) -> None:
-    """A gap in etcd's count is somebody else's change: what comes behind it waits for that."""
+    """A gap in etcd's count is another client's change: what follows waits for it."""
     async with opened(server.url) as store, opened(server.url) as other:
         start = (await store.revision_range()).revision
         await store._supervisor.stop("feed")  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ async def test_own_changes_reach_watches_without_etcds_watch_and_never_past_othe
 
 
 async def test_two_busy_processes_see_each_others_changes_in_one_order(server: EtcdServer) -> None:
-    """So many that etcd's watches fall behind and begin anew."""
+    """So many that etcd's watches fall behind and are restarted."""
     async with opened(server.url) as store, opened(server.url) as other:
         start = (await store.revision_range()).revision
 
@@ -168,7 +168,7 @@ async def test_the_base_of_a_restore_holds_for_everything_afterwards(server: Etc
         entry = await other.get("/a/x")
         assert entry is not None
         assert entry.revision > 41_000
-        # A revision from before the restore is nobody's, least of all that of a key that does not exist.
+        # A revision from before the restore belongs to no key, least of all to a missing one.
         for old in (before.revision, revision_range.revision - 10**9):
             assert isinstance(await other.update("/a/none", b"", expected=old), Refused)
             assert isinstance(await other.update("/a/x", b"", expected=old), Refused)
@@ -218,7 +218,7 @@ async def test_transactions_of_128_keys_commit_and_conflict_whole(etcd_url: str)
 
 
 async def test_a_long_list_comes_in_several_answers_of_one_revision(etcd_url: str) -> None:
-    """20 MB and more: beyond what gRPC takes by default, while it is written to."""
+    """20 MB and more: beyond gRPC's default limit, while it is written to."""
     value = secrets.token_bytes(2048)
     async with opened(etcd_url) as store:
         for start in range(0, 10_000, 125):

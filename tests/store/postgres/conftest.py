@@ -1,4 +1,4 @@
-"""A line to the server that breaks when told to, and engines without a store on top."""
+"""A connection to the server that breaks on command, and engines without a store."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from rota.store.logstore import Settings
 
 
 class BreakingLine:
-    """A proxy that loses some of what clients send, or the answer to it, or delivers it when nobody waits any more."""
+    """A proxy that drops some messages of clients, or the responses, or delays them until the client has given up."""
 
     HARMS = ("request lost", "answer lost", "request late")
 
@@ -25,9 +25,9 @@ class BreakingLine:
         self._rng = random.Random(seed)
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Server | None = None
-        #: How often each harm was done.
+        #: How often each fault happened.
         self.harmed = dict.fromkeys(self.HARMS, 0)
-        #: Of so many messages one meets harm; 0 for none.
+        #: One of so many messages is affected; 0 for none.
         self.one_in = 0
 
     async def open(self) -> str:
@@ -92,7 +92,7 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 @pytest.fixture
 async def breaking_line(postgres_url: str) -> AsyncIterator[Callable[[int], Awaitable[tuple[BreakingLine, str]]]]:
-    """Makes breaking lines, by seed, to the test's database; each with the URL that goes through it."""
+    """Makes breaking connections, by seed, to the test's database; each with the URL that goes through it."""
     async with contextlib.AsyncExitStack() as lines:
 
         async def make(seed: int) -> tuple[BreakingLine, str]:
@@ -106,7 +106,7 @@ async def breaking_line(postgres_url: str) -> AsyncIterator[Callable[[int], Awai
 
 @pytest.fixture
 async def engines(postgres_url: str) -> AsyncIterator[Callable[..., Awaitable[PostgresEngine]]]:
-    """Opens engines on the test's database, or on another, as so many processes would."""
+    """Opens engines on the test's database, or on another, as several processes would."""
     async with contextlib.AsyncExitStack() as opened:
 
         async def open_engine(url: str = postgres_url, settings: Settings | None = None) -> PostgresEngine:
@@ -121,6 +121,6 @@ async def engines(postgres_url: str) -> AsyncIterator[Callable[..., Awaitable[Po
 
 @pytest.fixture
 async def session(postgres_url: str) -> AsyncIterator[psycopg.AsyncConnection[tuple[Any, ...]]]:
-    """A session with the test's database that knows nothing of us."""
+    """A session with the test's database that is independent of the store."""
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as session:
         yield session

@@ -1,4 +1,4 @@
-"""Commits under contention, over lines that break, and on a server that stalls: in order, once, without gaps."""
+"""Commits under contention, over broken connections, and on a stalled server: in order, once, without gaps."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 Session = psycopg.AsyncConnection[tuple[Any, ...]]
 Engines = Callable[..., Awaitable[PostgresEngine]]
-#: Patient enough for a test, and no more.
+#: Short patience, enough for a test.
 BRISK = Settings(patience_s=4.0, retry=backoff.Policy(initial_s=0.01, cap_s=0.1))
 
 
@@ -37,7 +37,7 @@ def put(*keys: str) -> list[Work]:
 
 
 async def half_commit(session: Session, key: str) -> None:
-    """Do all of a commit of another process but its last word."""
+    """Run a commit of another process up to, but not including, its COMMIT."""
     work = put(key)
     state = await statements.read_state(session, work)
     assert state is not None
@@ -47,7 +47,7 @@ async def half_commit(session: Session, key: str) -> None:
 
 
 async def waiting(session: Session) -> None:
-    """Until some session waits for a lock."""
+    """Wait until some session waits for a lock."""
     locked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     async with asyncio.timeout(5):
         while (await (await session.execute(locked)).fetchone()) == (0,):
@@ -80,7 +80,7 @@ async def test_a_transaction_that_began_first_and_ends_late_leaves_no_gap(
 
 
 async def test_nobody_starves_beside_a_faster_writer(engines: Engines) -> None:
-    """A distant process plans slowly; it takes the lock once it has lost often enough."""
+    """A distant process plans slowly; it takes the lock after losing twice."""
     slow, fast = await engines(), await engines()
     stop = asyncio.Event()
 
@@ -92,7 +92,7 @@ async def test_nobody_starves_beside_a_faster_writer(engines: Engines) -> None:
         return 0
 
     class Distant(list[Work]):
-        """Work whose planning takes as long as a long line would."""
+        """Work whose planning takes as long as over a slow connection."""
 
     hurrying = asyncio.create_task(hurry())
     original = statements.read_state
@@ -153,7 +153,7 @@ async def test_creates_need_no_reading_and_still_see_what_others_made(engines: E
 async def test_every_change_happens_once_however_often_the_line_breaks(
     seed: int, rival: bool, breaking_line: Any, postgres_url: str
 ) -> None:
-    """Writes without guards: done twice, they would show twice in history."""
+    """Writes without preconditions: done twice, they would appear twice in history."""
     line, url = await breaking_line(seed)
     acknowledged: dict[str, int] = {}
 
@@ -179,7 +179,7 @@ async def test_every_change_happens_once_however_often_the_line_breaks(
 
 
 async def test_a_session_that_is_ended_during_a_commit_counts_once(engines: Engines, session: Session) -> None:
-    """An administrator's word to the very process that commits, at moments spread over the commit."""
+    """An administrator terminates the very process that commits, at moments spread over the commit."""
     engine = await engines(settings=BRISK)
     ended = 0
     for number in range(60):
@@ -252,10 +252,10 @@ def run(*command: str) -> None:
 
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
-    """A file system with little space; only root may make one."""
+    """A file system with little space; needs root."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
-    # Not in pytest's folders: those are ours alone, and the server is another user.
+    # Not in pytest's folders: those are private, and the server is another user.
     with tempfile.TemporaryDirectory(prefix="rota-disk-") as folder:
         Path(folder).chmod(0o755)
         run("mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder)

@@ -1,4 +1,4 @@
-"""Other processes' commits are heard of promptly, one's own are not, and a broken line is mended with a hint."""
+"""Notifications: of other processes' commits promptly, not of one's own, and one after a reconnection."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ async def write(engine: PostgresEngine, key: str) -> None:
 
 
 async def listening(engine: PostgresEngine) -> asyncio.Event:
-    """The event that foreign commits set, once the line stands; that itself is a hint."""
+    """The event that foreign commits set, once the connection is established; that itself sets it."""
     woken = asyncio.Event()
     engine.on_foreign_commit(woken.set)
     async with asyncio.timeout(5):
@@ -52,7 +52,7 @@ async def test_ones_own_commit_is_no_news(engines: Engines) -> None:
         await hints.get()
     for number in range(5):
         await write(ours, f"/a/{number}")
-    # Announcements come in the order of commits: when theirs is here, ours have been.
+    # Notifications come in the order of commits: when theirs is here, ours have been.
     await write(theirs, "/a/z")
     async with asyncio.timeout(5):
         await hints.get()

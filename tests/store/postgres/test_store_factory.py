@@ -1,4 +1,4 @@
-"""What a database that cannot be used gets: one clear line, soon, and nothing is written."""
+"""Opening an unusable database: one clear line, soon, and nothing is written."""
 
 import asyncio
 import socket
@@ -152,7 +152,7 @@ async def test_a_read_only_database_is_refused_and_turning_read_only_is_named(
         revision = revision_of(await store.create("/a/x", b""))
         await session.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
         assert "is read-only" in await refusal(postgres_url, errors.ReadOnly)
-        # The one that commits must be gone, not going: that would make a commit of unknown fate of the next one.
+        # The committing session must be gone, not going: otherwise the outcome of the next commit would be unknown.
         await session.execute(
             "SELECT pg_terminate_backend(pid), pg_sleep(0.5) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -199,7 +199,7 @@ async def test_closing_leaves_no_session_and_no_trace_of_the_writer(postgres_url
         await (await open_(postgres_url)).close()
     others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     async with asyncio.timeout(5):
-        # The server's processes end a moment after their clients have hung up.
+        # The server's processes end a moment after their clients have disconnected.
         while (await (await session.execute(others)).fetchone()) != (0,):
             await session.execute("SELECT pg_sleep(0.01)")
     assert await (await session.execute("SELECT * FROM rota_writers")).fetchall() == []

@@ -1,4 +1,4 @@
-"""Hints between processes on one file: prompt, never in the way, and gone with their process."""
+"""Notifications between processes on one file: prompt, non-blocking, and removed with their process."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ def folder_of(database: Path) -> Path:
 
 
 class Listening:
-    """One that listens and notes when it is woken."""
+    """Listens and records its wake-ups."""
 
     def __init__(self, database: Path) -> None:
         self.woken = asyncio.Event()
@@ -35,7 +35,7 @@ class Listening:
 
 @pytest.fixture
 def standing_clock(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel gives the folder one time stamp for all that happens, as it does within a tick of its clock."""
+    """The folder's time stamp does not change, as within a tick of the kernel's clock."""
     real = Path.rename
 
     def rename(path: Path, target: Path) -> Path:
@@ -88,7 +88,7 @@ async def test_running_out_of_files_harms_no_peer(database: Path, monkeypatch: p
 
 @pytest.fixture
 def vanishing(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder is removed by one who leaves, between the two steps of one who joins."""
+    """A process that leaves removes the folder between the two steps of one that joins."""
     real, times = os.mkfifo, iter(range(2))
 
     def mkfifo(path: Path, mode: int) -> None:

@@ -1,4 +1,4 @@
-"""A store whose file is taken away, or whose disk is full, says so."""
+"""A store whose file is deleted, or whose disk is full, reports it."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The files of an SQLite store: whose they are, and what becomes of them."""
+"""The files of an SQLite store: modes, sizes and cleanup."""
 
 import asyncio
 import fcntl
@@ -28,7 +28,7 @@ def generous_umask() -> Iterator[None]:
 @pytest.mark.usefixtures("generous_umask")
 @pytest.mark.parametrize("prepared", [False, True])
 async def test_what_holds_secrets_is_for_its_owners_eyes(tmp_path: Path, prepared: bool) -> None:
-    """The write-ahead log as well, which holds what was written last."""
+    """The write-ahead log as well, which holds the latest writes."""
     if prepared:
         (tmp_path / "store.db").touch(0o666)
     async with opened(f"sqlite:///{tmp_path}/store.db") as store:
@@ -73,7 +73,7 @@ async def test_closing_waits_for_a_commit_without_holding_up_the_event_loop(tmp_
     store = await store_factory.open_store(
         f"sqlite:///{tmp_path}/store.db", time=system.SystemClock(), rng=system.rng()
     )
-    # Another process has its turn.
+    # Another process commits.
     turn = os.open(tmp_path / "store.db.lock", os.O_RDWR)
     fcntl.flock(turn, fcntl.LOCK_EX)
     granting = asyncio.create_task(store.grant(60.0))
@@ -162,7 +162,7 @@ async def test_compacted_history_leaves_the_file_in_small_steps(tmp_path: Path) 
 
 
 def test_an_acknowledged_write_is_on_the_disk() -> None:
-    """SQLite's default in this mode leaves the last commits to the mercy of a power cut."""
+    """SQLite's default in this mode may lose the last commits in a power failure."""
     connection = sqlite3.connect(":memory:")
     schema.tune(connection)
     full = 2

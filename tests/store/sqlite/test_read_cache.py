@@ -1,4 +1,4 @@
-"""What is read from memory is what the file says."""
+"""The cached state equals that of the file."""
 
 import asyncio
 import os
@@ -160,7 +160,7 @@ def test_a_commit_that_nobody_ended_leaves_a_number_at_which_nothing_is_known(tm
     one, two = Generation(file), Generation(file)
     before = one.begin()
     assert (before, two.now()) == (0, 1)
-    # the first died here
+    # the first process died here
     assert two.begin() == 2
     assert one.now() == 3
     two.end()

@@ -1,4 +1,4 @@
-"""Rows are written by the portion."""
+"""Rows are written in portions."""
 
 from hypothesis import given
 from hypothesis import strategies as st
