@@ -1,7 +1,7 @@
-# Two commands are enough: `make up` and `make test`. The rest serves those who change Rota.
-# Needs Python 3.11 or newer, pip and make. Everything else is installed here: Python packages into .venv,
-# the databases that the tests start (PostgreSQL, etcd) by apt where this user may do that; stock Kubernetes and
-# Helm are built from their Go modules where Go is there, once, into ~/.cache/rota.
+# Users need `make up` and `make test`; the other targets are for developers of Rota.
+# Needs Python 3.11 or newer, pip and make. Python packages are installed into .venv. The databases of the tests
+# (PostgreSQL, etcd) are installed by apt if this user may do that. Stock Kubernetes and Helm are built once from their
+# Go modules into ~/.cache/rota if Go is installed.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -15,16 +15,16 @@ RUNTIME_STAMP := $(VENV)/.installed-runtime
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --no-emit-find-links --no-header --extra postgres --extra etcd
 WORKERS ?= 2
-# Tests of one file share what they start: a worker takes a long row of tests, and takes over from the others at the end.
+# Tests of one file share fixtures: pytest's workers take long runs of tests, and steal from each other at the end.
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 
 .PHONY: help install system up test check soak fuzz format bench lock proto clean
 
-help: ## show this list
+help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(STAMP) ## put `rota` and the development tools into .venv/bin
+install: $(STAMP) ## install `rota` and the development tools into .venv
 
 $(STAMP): $(LOCK) pyproject.toml
 	@$(call environment)
@@ -38,7 +38,7 @@ $(RUNTIME_STAMP): $(RUNTIME_LOCK) pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Debian keeps the part of Python that puts pip into an environment in a package of its own: ours then does it.
+# On Debian, ensurepip is a separate package: without it, the system's pip installs pip into the environment.
 define environment
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
   { echo "Rota needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }; \
@@ -47,43 +47,43 @@ $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) >/de
     --target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" pip; }
 endef
 
-system: ## get what the tests start: databases (root, apt) and stock Kubernetes and Helm (Go); says what is missing
+system: ## install databases (root, apt) and build stock Kubernetes and Helm (Go) for the tests
 	@bash scripts/install-system-parts
 	@bash scripts/build-kubernetes
 	@bash scripts/build-helm
 
-up: $(RUNTIME_STAMP) ## start Rota on this machine
+up: $(RUNTIME_STAMP) ## run a cluster on this machine
 	$(BIN)/rota up $(ARGS)
 
-test: install system ## run every test
+test: install system ## run all tests
 	$(PYTEST) $(ARGS)
 
-check: install ## format, lint, types, layers, fast tests: about four minutes
+check: install ## format, lint, types, import contracts, fast tests: about four minutes
 	$(BIN)/ruff format --check src tests scripts benchmarks
 	$(BIN)/ruff check src tests scripts benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(PYTEST) -m "not slow and not postgres and not etcd and not stock" -q $(ARGS)
 
-soak: install system ## hurt a cluster at random while tasks run (root); ARGS="--minutes 10 --seed 7 --store postgres"
+soak: install system ## inject random faults into a cluster while tasks run (root); ARGS="--minutes 10 --seed 7 --store postgres"
 	$(BIN)/python scripts/soak $(ARGS)
 
-fuzz: install ## run the tests that draw examples with random ones; ARGS="--hypothesis-seed=7 tests/client"
+fuzz: install ## run property tests with random examples; ARGS="--hypothesis-seed=7 tests/client"
 	ROTA_FUZZ_BODIES=$${ROTA_FUZZ_BODIES:-10000} $(PYTEST) -m hypothesis --hypothesis-profile=random --timeout 1800 $(ARGS)
 
-format: install ## rewrite the code in the house format
+format: install ## format the code
 	$(BIN)/ruff format src tests scripts benchmarks
 	$(BIN)/ruff check --fix src tests scripts benchmarks
 
-bench: install system ## measure; figures as ratios from one run
+bench: install system ## run the benchmarks, as ratios to references of the same run
 	$(BIN)/python scripts/bench $(ARGS)
 
-lock: install ## resolve the pinned versions anew
+lock: install ## update the pinned versions
 	$(COMPILE) --group dev --output-file $(LOCK) pyproject.toml
 	$(COMPILE) --group build --constraints $(LOCK) --output-file $(RUNTIME_LOCK) pyproject.toml
 
-proto: install ## compile etcd's messages anew after a change of etcd.proto
+proto: install ## compile etcd.proto
 	$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/rota/store/backends/etcd/etcd.proto
 
-clean: ## remove what the other targets made
+clean: ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
