@@ -53,6 +53,6 @@ async def test_servers_that_take_one_at_a_time_get_one_at_a_time(client: Client)
     assert len(sent) == 21
 
 
-async def test_who_has_no_right_hears_so_for_each(client: Client) -> None:
+async def test_missing_permissions_are_an_error_of_each_object(client: Client) -> None:
     answers = await bulk_create.create(client, PODS, [pod("a"), pod("b")], namespace="nowhere")
     assert [type(one) for one in answers] == [errors.NotFound, errors.NotFound]

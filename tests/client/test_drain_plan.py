@@ -60,7 +60,7 @@ def test_every_obstacle_of_a_pod_is_named_at_once() -> None:
     assert {option for _, _, option in plan.refused} == {"--delete-emptydir-data", "--force"}
 
 
-def test_pods_of_the_node_itself_stay_and_finished_ones_are_in_nobodys_way() -> None:
+def test_mirror_pods_stay_and_ended_pods_do_not_block() -> None:
     pods = [pod("static", mirror=True), pod("done", phase="Succeeded"), pod("broken", phase="Failed", empty_dir=True)]
     plan = drain_plan.plan(pods, BARE)
     assert (names(plan.stay), names(plan.evict), plan.refused) == (["static"], ["done", "broken"], ())

@@ -59,7 +59,7 @@ async def test_reads_ask_the_next_server_when_one_cannot_serve_and_writes_do_not
     await transport.close()
 
 
-async def test_when_nobody_answers_each_was_asked_once() -> None:
+async def test_without_an_answer_each_server_was_asked_once() -> None:
     apis = [ScriptedApi(), ScriptedApi()]
     for api in apis:
         api.replies.append(Reply(code=503))

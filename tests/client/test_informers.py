@@ -103,7 +103,7 @@ async def rig(api: ScriptedApi, clock: FakeClock) -> AsyncIterator[Rig]:
     await made.close()
 
 
-async def test_what_there_is_and_what_happens_is_told_in_order(rig: Rig) -> None:
+async def test_the_initial_list_and_changes_are_delivered_in_order(rig: Rig) -> None:
     assert rig.informer.synced
     rig.api.put("new")
     rig.api.put("old", data={"a": "b"})
@@ -200,7 +200,7 @@ async def test_an_object_that_was_made_anew_unseen_is_another_one(rig: Rig) -> N
     rig.check()
 
 
-async def test_events_that_come_twice_are_told_once(rig: Rig) -> None:
+async def test_repeated_events_are_delivered_once(rig: Rig) -> None:
     rig.api.copies = 2
     rig.api.put("new")
     rig.api.put("new", data={"a": "b"})
@@ -277,7 +277,7 @@ async def test_the_lag_grows_while_there_is_no_watch(rig: Rig) -> None:
     assert rig.informer.lag_s == 0
 
 
-async def test_a_handler_that_comes_late_is_told_what_there_is(rig: Rig) -> None:
+async def test_a_late_handler_gets_the_present_objects(rig: Rig) -> None:
     late = Witness()
     leave = rig.informer.add_handler(late)
     rig.api.put("new")

@@ -88,8 +88,8 @@ QueueModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40,
 test_the_queue_keeps_its_rules = pytest.mark.slow(QueueModel.TestCase)
 
 
-def test_only_who_has_a_key_can_give_it_back() -> None:
-    with pytest.raises(ValueError, match="nobody works on 1"):
+def test_only_a_key_in_processing_can_be_done() -> None:
+    with pytest.raises(ValueError, match="1 is not being processed"):
         QueueCore[int]().done(1)
 
 

@@ -16,7 +16,7 @@ PODS = ("", "v1", "pods")
 NODES = ("", "v1", "nodes")
 
 
-async def test_a_collection_is_followed_once_and_everybody_hears_of_it() -> None:
+async def test_a_collection_is_watched_once_for_all_handlers() -> None:
     clock, rng = system.SystemClock(), random.Random(0)
     heard: list[tuple[str, str]] = []
 

@@ -176,7 +176,7 @@ async def test_closing_ends_the_streams_under_way(api: ScriptedApi, opened: Open
             await reading
 
 
-async def test_a_port_where_nobody_listens_is_unreachable() -> None:
+async def test_a_closed_port_is_unreachable() -> None:
     transport = HttpTransport(Endpoint(server="http://127.0.0.1:1"))
     with pytest.raises(Unreachable):
         async with transport.open(Call(method="POST", path="/x")):

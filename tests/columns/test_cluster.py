@@ -265,7 +265,7 @@ def test_a_snapshot_follows_the_catalog() -> None:
     assert snapshot.cluster.catalog.get("Namespace", name="other") is None
 
 
-def test_a_snapshot_that_nobody_holds_is_not_kept_informed() -> None:
+def test_a_snapshot_without_references_gets_no_deltas() -> None:
     source = build([make_node("a")], [], PodInterner())
     snapshot = Snapshot(source)
     log = weakref.ref(snapshot._log)

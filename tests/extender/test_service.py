@@ -122,7 +122,7 @@ async def test_a_policy_that_contradicts_itself_fails_the_attempt_in_its_words(a
         assert "remove one of them" in answer["Error"]
 
 
-async def test_nobody_is_evicted_for_a_place_on_a_machine_that_ends(api: ApiServer) -> None:
+async def test_no_pod_is_evicted_for_a_place_on_a_machine_that_ends(api: ApiServer) -> None:
     await api.patch(f"{NODES}/s1", {"spec": {"taints": TERMINATING}})
     async with extending(api) as asked:
         victims = {name: {"Pods": [{"UID": "1"}], "NumPDBViolations": 0} for name in ("s1", "s2")}

@@ -80,7 +80,7 @@ async def test_a_malformed_body_is_refused_and_the_next_one_answered(verb: str) 
         assert (await ask(url, "filter", {"Pod": manifests.pod("p"), "NodeNames": ["s1"]}))[0] == 200
 
 
-async def test_names_that_nobody_knows_pass_and_score_little() -> None:
+async def test_unknown_names_pass_and_score_low() -> None:
     async with extending() as url:
         asked = {"Pod": manifests.pod("p"), "NodeNames": ["new", "s1"]}
         assert (await ask(url, "filter", asked))[1]["NodeNames"] == ["new", "s1"]
@@ -152,7 +152,7 @@ async def test_binding_is_there_only_where_it_was_asked_for_and_tells_what_is_wr
         assert (await ask(url, "bind", {"PodName": "p"}))[0] == 400
 
 
-async def test_a_scheduler_that_gives_up_halfway_disturbs_nobody() -> None:
+async def test_a_scheduler_that_gives_up_halfway_does_not_affect_others() -> None:
     async with extending() as url:
         host, port = url.removeprefix("http://").split(":")
         for sent in (

@@ -149,7 +149,7 @@ async def test_the_first_bind_plugin_that_does_not_skip_decides() -> None:
     assert (await binding_points.bind(built, CycleState(), POD, "n")).code is Code.ERROR
 
 
-async def test_post_bind_faults_are_told_and_change_nothing() -> None:
+async def test_post_bind_failures_are_returned_and_change_nothing() -> None:
     built, calls = framework(A={"post_bind": RuntimeError("log full")}, B={})
     (fault,) = await binding_points.post_bind(built, CycleState(), POD, "n")
     assert fault.plugin == "A"

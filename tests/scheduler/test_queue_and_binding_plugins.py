@@ -32,7 +32,7 @@ def test_higher_priority_comes_first_and_then_the_longer_wait() -> None:
     assert [(each.priority, queued_at) for each, queued_at in ordered] == [(7, 3.0), (7, 9.0), (0, 1.0), (-1, 0.0)]
 
 
-def test_a_pod_with_gates_is_held_back_and_told_which() -> None:
+def test_a_pod_with_gates_is_held_back_and_the_gates_are_named() -> None:
     plugin = SchedulingGates(NoArgs(), ANY)
     assert plugin.pre_enqueue(pod(schedulingGates=[])).ok
     held = plugin.pre_enqueue(pod(schedulingGates=[{"name": "quota"}, {"name": "review"}]))

@@ -121,7 +121,7 @@ def test_a_hint_that_raises_and_a_plugin_that_is_gone_count_as_hope() -> None:
     assert WAKE_UPS.worth_trying(refused, ["Gone"], POD_DELETED, None, None) == ["Gone"]
 
 
-def test_events_that_no_plugin_subscribed_to_interest_nobody() -> None:
+def test_events_without_a_subscription_interest_no_plugin() -> None:
     assert WAKE_UPS.interested(NODE_ADDED)
     assert not WAKE_UPS.interested(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD))
 

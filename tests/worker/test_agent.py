@@ -137,7 +137,7 @@ async def _log(worker: Worker, pod: dict[str, Any], run: int = 0) -> bytes:
     return b"".join([piece async for piece in pieces])
 
 
-async def test_a_task_runs_and_its_end_is_told(client: Client, worker: Worker) -> None:
+async def test_a_task_runs_and_its_end_is_reported(client: Client, worker: Worker) -> None:
     await _create(client, "sh", "-c", "echo hi; exit 4")
     pod = await _phase(client, "Failed")
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -218,7 +218,7 @@ async def test_a_container_that_is_restarted_keeps_count(client: Client, worker:
     assert count.read_text() == "x\nx\n"
 
 
-async def test_readiness_is_asked_and_told(client: Client, worker: Worker, tmp_path: Path) -> None:
+async def test_readiness_is_probed_and_reported(client: Client, worker: Worker, tmp_path: Path) -> None:
     door = tmp_path / "door"
     probe = {"exec": {"command": ["test", "-e", str(door)]}, "periodSeconds": 1}
     await _create(client, "sleep", "60", container={"readinessProbe": probe}, restartPolicy="Always")
@@ -282,7 +282,7 @@ async def test_tasks_have_devices_of_their_own_also_after_the_agent_was_away(cli
     assert await _log(worker, third) == b"0\n"
 
 
-async def test_nobody_else_can_be_the_same_worker(client: Client, worker: Worker, tmp_path: Path) -> None:
+async def test_no_other_process_can_be_the_same_worker(client: Client, worker: Worker, tmp_path: Path) -> None:
     again = worker_assembly.worker(client, worker.settings, clock=worker.clock, rng=random.Random(0))
     with pytest.raises(UserError, match="a worker runs in"):
         await again.__aenter__()

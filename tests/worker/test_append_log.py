@@ -40,7 +40,7 @@ def _known(made: AppendLog) -> dict[str, bytes]:
 @pytest.mark.slow
 @settings(max_examples=50)
 @given(STEPS)
-def test_whoever_opens_it_knows_what_was_written(steps: list[tuple[str, bytes | None]]) -> None:
+def test_entries_are_read_again_after_opening(steps: list[tuple[str, bytes | None]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         first = AppendLog(Path(folder) / "x.ledger")
         _apply(first, steps)

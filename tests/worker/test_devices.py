@@ -48,7 +48,7 @@ def test_containers_are_told_which_are_theirs_and_what_they_name_themselves_stay
     assert row.given(a_launch("b", CUDA_VISIBLE_DEVICES="7"), a_pod("b", c=1)).env["CUDA_VISIBLE_DEVICES"] == "7"
 
 
-def test_who_asks_for_none_is_told_nothing(tmp_path: Path) -> None:
+def test_a_container_without_devices_gets_no_variables(tmp_path: Path) -> None:
     launch = a_launch("a")
     assert devices(tmp_path).given(launch, a_pod("a", c=0)) is launch
 
@@ -75,9 +75,7 @@ def test_containers_have_again_what_the_init_container_had_unless_it_stays(tmp_p
 
 @given(steps=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["take", "end", "crash"])), max_size=30))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_nobody_has_what_another_has_whatever_happens(
-    steps: list[tuple[int, str]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_no_device_is_assigned_twice(steps: list[tuple[int, str]], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("devices")
     row, held = devices(folder), dict[str, set[int]]()
     for which, what in steps:

@@ -56,7 +56,7 @@ def test_nothing_less_than_nothing_is_offered(tmp_path: Path) -> None:
     assert allocatable["cpu"] == 0
 
 
-def test_whoever_names_amounts_means_them(tmp_path: Path) -> None:
+def test_named_amounts_override_the_machine(tmp_path: Path) -> None:
     capacity, allocatable = host_resources.measure(tmp_path, overrides={"cpu": 4000, "example.com/gpu": 2})
     assert capacity["cpu"] == allocatable["cpu"] == 4000
     assert allocatable["example.com/gpu"] == 2

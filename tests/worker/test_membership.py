@@ -40,7 +40,7 @@ def member(node: str = "w1", *, lifetime_s: float = YEAR_S) -> Membership:
     return Membership(endpoint=endpoint, identity=own).renewed(own)
 
 
-def test_a_membership_is_found_again_and_nobody_else_can_read_it(tmp_path: Path) -> None:
+def test_a_membership_is_found_again_and_is_private(tmp_path: Path) -> None:
     kept = member()
     membership.save(tmp_path / "w", kept)
     assert membership.load(tmp_path / "w", clock=CLOCK) == kept
@@ -58,7 +58,7 @@ def test_one_that_is_over_or_no_workers_is_none(tmp_path: Path) -> None:
     assert membership.of(member().renewed(admin).endpoint) is None
 
 
-async def test_who_comes_back_goes_by_what_it_kept_and_by_the_masters_that_it_is_told(tmp_path: Path) -> None:
+async def test_a_returning_worker_uses_its_stored_membership_and_the_given_masters(tmp_path: Path) -> None:
     kept = member()
     membership.save(tmp_path, kept)
 
@@ -142,7 +142,7 @@ async def test_a_certificate_is_replaced_when_two_thirds_of_its_life_are_over(cl
     assert fresh.key != first.key
 
 
-async def test_what_nobody_grants_is_said(cluster: VirtualCluster) -> None:
+async def test_a_request_that_is_not_granted_is_an_error(cluster: VirtualCluster) -> None:
     worker = cluster.acting_as("system:node:w1", "system:nodes")
     names = Names.of(["10.0.0.5"])
     asking = certificate_requests.obtain(

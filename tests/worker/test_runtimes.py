@@ -79,7 +79,7 @@ async def test_a_process_is_told_that_its_image_is_not_used(client: Client, work
     assert message.startswith('image "busybox:1.36" is not used: "echo" runs as a process of this machine')
 
 
-async def test_an_image_that_nobody_can_run_is_said_with_the_remedy(client: Client, worker: Worker) -> None:
+async def test_an_image_that_cannot_run_is_an_error_with_a_remedy(client: Client, worker: Worker) -> None:
     await _create(client, container={"image": "nginx", "command": []})
     waiting = await _waiting(client)
     assert waiting["reason"] == "CreateContainerError"

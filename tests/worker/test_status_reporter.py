@@ -171,7 +171,7 @@ async def test_what_gathers_while_others_are_on_their_way_goes_together(
 
 
 @pytest.mark.parametrize("api", [True], indirect=True, ids=["ours"])
-async def test_who_is_refused_is_told_again_and_the_others_are_not(
+async def test_a_refused_status_is_sent_again_and_the_others_are_not(
     reporter: StatusReporter, api: Api, clock: FakeClock
 ) -> None:
     api.fails = 1

@@ -73,7 +73,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
         shutil.rmtree(outer, ignore_errors=True)
 
 
-async def test_nobody_but_the_worker_can_enter_and_every_step_can_write(node: Node) -> None:
+async def test_only_the_worker_can_enter_and_every_step_can_write(node: Node) -> None:
     node.begin()
     assert node.shared.parent.stat().st_mode & 0o777 == 0o700
     assert node.shared.stat().st_mode & 0o777 == 0o777
@@ -88,7 +88,7 @@ async def test_a_folder_of_the_machine_that_is_no_runs_is_left_alone(node: Node)
 
 
 @pytest.mark.parametrize("what", ["open", "link"])
-async def test_what_somebody_else_put_there_is_not_used(node: Node, tmp_path: Path, what: str) -> None:
+async def test_a_folder_of_another_user_is_not_used(node: Node, tmp_path: Path, what: str) -> None:
     outer = node.shared.parent
     if what == "open":
         outer.mkdir(mode=0o755)

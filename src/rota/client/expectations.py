@@ -1,8 +1,8 @@
-"""What a controller has written and its cache has not shown yet, by owner. Pure but for the clock.
+"""Expectations: writes of a controller that its cache does not show yet, by owner. Pure but for the clock.
 
-A controller that counts what it owns in a cache must not count before its own last writes are in there, or it would do
-them again. `expect` comes before a request, `confirm` or `drop` after it, `observe` with every change of the cache;
-while an owner is not `settled`, it is left alone. What never shows up is given up after five minutes, as upstream does
+A controller that counts its objects in a cache must not count before its own last writes are in there, or it would
+repeat them. `expect` comes before a request, `confirm` or `drop` after it, `observe` with every change of the cache; an
+owner that is not `settled` is left alone. A write that never shows up is given up after five minutes, as upstream does
 (`pkg/controller/controller_utils.go`, 1.36).
 """
 
@@ -19,16 +19,16 @@ TIMEOUT_S: Final = 300.0
 
 @dataclass(slots=True, kw_only=True)
 class _Awaited:
-    """A write on its way into the cache."""
+    """A write that the cache does not show yet."""
 
     owner: str
-    #: Whether it is enough, and needed, that the object is seen on its way out.
+    #: Whether the object has to be seen as terminating, which is enough.
     going: bool
-    #: Of which object; empty until the answer to its creation has come.
+    #: The object; empty until its creation was answered.
     uid: str
-    #: The version that the cache has to reach; None until the answer has come.
+    #: The version that the cache has to reach; None before the answer.
     version: int | str | None = None
-    #: What the cache has shown meanwhile: the versions by uid, None for those that are gone.
+    #: What the cache has shown meanwhile: the versions by uid, None for deleted ones.
     shown: dict[str, int | str | None] = field(default_factory=dict)
 
     def fulfilled(self) -> bool:
@@ -51,14 +51,14 @@ class Expectations:
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
         self._awaited: Final[dict[Key, _Awaited]] = {}
-        #: The keys of what is awaited by owner, and since when. A set is never empty.
+        #: The keys of expected writes by owner, and since when. Sets are never empty.
         self._owners: Final[dict[str, tuple[float, set[Key]]]] = {}
 
     def expect(self, owner: str, key: Key, *, of: Object | None = None, going: bool = False) -> None:
-        """A write is about to be sent: a creation, or a change (or, `going`, the deletion) of an object that is known.
+        """A write is about to be sent: a creation, or a change (or, `going`, the deletion) of a known object.
 
-        What is known of it counts as shown, so that a change that changes nothing, of which no news will come, is over
-        with its answer.
+        Its known version counts as shown, so that a write without an effect, which causes no event, is fulfilled by its
+        answer.
         """
         before = self._awaited.get(key)
         self.drop(key)
@@ -66,12 +66,12 @@ class Expectations:
         if of is not None:
             awaited.shown[awaited.uid] = _version(of)
         if before is not None and before.uid == awaited.uid:
-            awaited.shown = before.shown  # what is known is what was written last, and that has not been shown
+            awaited.shown = before.shown  # the known version is that of the last write, which has not been shown
         self._awaited[key] = awaited
         self._owners.setdefault(owner, (self._clock.monotonic(), set()))[1].add(key)
 
     def confirm(self, key: Key, answer: Object) -> None:
-        """The write was done; what the server answered."""
+        """The write succeeded with this answer."""
         awaited = self._awaited.get(key)
         if awaited is None:
             return
@@ -80,7 +80,7 @@ class Expectations:
         self._settle(key, awaited)
 
     def drop(self, key: Key) -> None:
-        """The write was refused, or nobody waits for it any more."""
+        """The write was refused, or is no longer relevant."""
         awaited = self._awaited.pop(key, None)
         if awaited is not None:
             _, keys = self._owners[awaited.owner]
@@ -101,7 +101,7 @@ class Expectations:
         self._settle(key, awaited)
 
     def settled(self, owner: str) -> bool:
-        """Whether the cache has all that was written for an owner, or will never have it."""
+        """Whether the cache has all writes of an owner, or will never have them."""
         waiting = self._owners.get(owner)
         if waiting is None:
             return True
@@ -111,12 +111,12 @@ class Expectations:
         return True
 
     def patience_s(self, owner: str) -> float:
-        """After how long an owner that is not settled should be looked at even so."""
+        """After how long an owner that is not settled should be processed anyway."""
         waiting = self._owners.get(owner)
         return 0.0 if waiting is None else max(waiting[0] + TIMEOUT_S - self._clock.monotonic(), 0.0)
 
     def forget(self, owner: str) -> None:
-        """Nobody asks for an owner any more."""
+        """Drop an owner."""
         for key in list(self._owners.get(owner, (0.0, ()))[1]):
             self.drop(key)
 

@@ -1,13 +1,13 @@
-"""The frame that controllers share: informers that name keys, one queue of them, workers that put each key right.
+"""The base of controllers: informers that name keys, a work queue, and workers that reconcile each key.
 
-    self._frame = Reconciler[Key](client, "terminations", self._process, clock=clock, chance=chance)
+    self._frame = Reconciler[Key](client, "terminations", self._process, clock=clock, rng=rng)
     self._pods = self._frame.follow(PODS, self._changed)
     ...
     async def run(self) -> None:
         await self._frame.run()
 
-A key is worked on by one worker at a time, and not before every informer knows all there was at the start: whoever
-decides from a cache would take what it has not heard of for absent.
+A key is processed by one worker at a time, and not before every informer is synced: a decision from an incomplete cache
+would take missing objects for absent.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -31,12 +31,12 @@ from rota.kit.metrics import Metrics
 
 K = TypeVar("K", bound=Hashable)
 
-#: Told the key, the former state and the new one; see `rota.client.informers.informer.Handler`.
+#: Called with the key, the old state and the new one; see `rota.client.informers.informer.Handler`.
 Changed: TypeAlias = Callable[[Key, Object | None, Object | None], None]
 
 
 class Reconciler(Generic[K]):
-    """Runs one controller. Several at once do no harm, only work."""
+    """Runs one controller. Several at once are harmless, only redundant."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Reconciler(Generic[K]):
         self._rng: Final = rng
         self._workers: Final = workers
         self._metrics: Final = metrics or client.settings.metrics or Metrics(name)
-        #: Its own, and those that it shares with others as well.
+        #: Its own informers, and those that it shares with others.
         self._informers: Final[list[Informer[Object]]] = []
         self._awaited: Final[list[Informer[Object]]] = []
         self._recorders: Final[list[EventRecorder]] = []
-        #: Keys that need work.
+        #: Keys to process.
         self.queue: Final = WorkQueue[K](
             clock=clock, rng=rng, name=name, metrics=QueueMetrics(self._metrics, name, clock=clock)
         )
@@ -75,7 +75,8 @@ class Reconciler(Generic[K]):
         selection: Selection = EVERYTHING,
         indexers: Mapping[str, Indexer[Object]] | None = None,
     ) -> Informer[Object]:
-        """Have the changes of a collection (or of one namespace's) told while the controller runs; before it does."""
+        """Call a handler for the changes of a collection (or of one namespace's) while the controller runs; call before
+        `run`."""
         shared = self._client.settings.informers
         if isinstance(shared, SharedInformers) and not (namespace or metadata_only or selection != EVERYTHING):
             found = shared.informer(target, changed, indexers=indexers)
@@ -97,7 +98,7 @@ class Reconciler(Generic[K]):
         return informer
 
     def report_as(self, component: str) -> EventRecorder:
-        """A recorder whose events are written while the controller runs; before it does."""
+        """A recorder whose events are written while the controller runs; call before `run`."""
         recorder = EventRecorder(
             self._client, Reporter(component=component), clock=self._clock, rng=self._rng, metrics=self._metrics
         )
@@ -105,7 +106,7 @@ class Reconciler(Generic[K]):
         return recorder
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Process keys until cancelled."""
         async with tasks.Supervisor(self._name, clock=self._clock, rng=self._rng) as running:
             for number, informer in enumerate(self._informers):
                 running.start(f"informer {number}", informer.run)

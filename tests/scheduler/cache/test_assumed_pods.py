@@ -83,7 +83,7 @@ def test_a_pod_seen_where_it_was_assumed_is_confirmed_and_counts_once() -> None:
     assert (cached.cpu("n1"), cached.on("n1")) == (100, ["a"])
 
 
-def test_confirmation_gives_nobody_cause_to_look_at_the_node_again() -> None:
+def test_confirmation_leaves_cached_evaluations_of_the_node_valid() -> None:
     cached = Cached()
     cached.assume(labels={"app": "web"})
     generation = cached.cache.cluster.change_log.generation
@@ -168,7 +168,7 @@ def test_a_deleted_assumed_pod_counts_no_longer_and_its_late_answers_change_noth
     assert (cached.cpu("n1"), cached.on("n1")) == (0, [])
 
 
-def test_a_seen_pod_that_goes_is_told_as_it_was() -> None:
+def test_removing_a_seen_pod_returns_it_as_it_was() -> None:
     cached = Cached()
     cached.see(on="n1")
     lost = cached.cache.remove_pod("uid-a")
@@ -215,7 +215,7 @@ def test_a_pod_assumed_on_a_node_that_is_gone_can_be_confirmed_before_the_node_i
     assert cached.on("n1") == ["a"]
 
 
-def test_pods_on_a_node_that_was_never_heard_of_count_when_it_comes() -> None:
+def test_pods_on_an_unknown_node_count_once_the_node_is_added() -> None:
     cached = Cached("n1")
     cached.see("a", on="imaginary")
     assert "imaginary" not in cached.cache.cluster.by_name
@@ -229,7 +229,7 @@ def test_removing_an_unknown_node_is_no_news() -> None:
     assert Cached().cache.remove_node("unknown") is None
 
 
-def test_a_heartbeat_is_no_news_and_a_change_shows_the_node_before_and_after() -> None:
+def test_a_heartbeat_is_no_change_and_a_change_has_the_node_before_and_after() -> None:
     cached = Cached()
     document = make_node("n1")
     document["status"]["conditions"] = [{"type": "Ready", "status": "True"}]

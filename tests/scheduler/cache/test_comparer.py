@@ -39,7 +39,7 @@ class World:
         return [(each.kind, each.object, each.problem) for each in found]
 
 
-def test_a_cache_that_was_told_everything_equals_the_api() -> None:
+def test_a_cache_with_all_events_equals_the_api() -> None:
     assert World().differences() == []
 
 
@@ -70,13 +70,13 @@ def test_nodes_that_one_side_does_not_know_are_found() -> None:
         ),
     ],
 )
-def test_a_node_that_changed_unheard_is_found(change: Document, problem: str) -> None:
+def test_a_missed_node_update_is_found(change: Document, problem: str) -> None:
     world = World()
     world.nodes["n1"] |= change
     assert world.differences() == [("Node", "n1", problem)]
 
 
-def test_a_pod_that_the_cache_never_heard_of_is_found_with_what_it_takes() -> None:
+def test_a_pod_that_the_cache_lacks_is_found_with_its_requests() -> None:
     world = World()
     world.pods["new"] = make_pod("new", on="n1", cpu="50m")
     found = world.differences()
@@ -113,13 +113,13 @@ def test_a_pod_whose_confirmation_was_missed_is_found() -> None:
     assert world.differences() == [("Pod", "default/assumed", "is on n2 and in the cache only assumed there")]
 
 
-def test_a_pod_that_changed_unheard_is_found() -> None:
+def test_a_missed_pod_update_is_found() -> None:
     world = World()
     world.pods["placed"] = make_pod("placed", on="n1", labels={"app": "db"})
     assert world.differences() == [("Pod", "default/placed", "has changed since the cache heard of it")]
 
 
-def test_a_pod_that_nobody_will_ever_try_is_found() -> None:
+def test_a_pod_that_is_missing_from_the_queue_is_found() -> None:
     world = World()
     world.waiting.clear()
     assert world.differences() == [("Pod", "default/wanting", "wants a node and is not in the queue")]

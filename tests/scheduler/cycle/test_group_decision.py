@@ -90,7 +90,7 @@ def test_all_members_of_a_group_are_placed_at_once() -> None:
     assert sorted(decision.placed.values()) == sorted(["za0", "za1", "zb0", "zb1"] * 2)
 
 
-def test_a_group_that_does_not_fit_places_nobody() -> None:
+def test_a_group_that_does_not_fit_places_no_pod() -> None:
     decision = decide(members=9, min_count=9)
     assert decision.status.code is Code.UNSCHEDULABLE
     assert decision.placed == {}

@@ -226,7 +226,7 @@ def test_taken_host_ports_and_broken_spreads_are_named() -> None:
     assert "needs room for one more pod on n2" in texts(told)
 
 
-def test_every_node_says_whom_it_would_take_or_why_nobody_helps() -> None:
+def test_every_node_has_its_victims_or_why_evictions_do_not_help() -> None:
     world = World(
         [make_node("full"), make_node("same"), make_node("small", cpu="1"), make_node("half")],
         [

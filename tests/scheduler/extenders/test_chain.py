@@ -91,7 +91,7 @@ async def test_what_is_unresolvable_wins_over_what_failed() -> None:
     assert narrowed.refusals["a"].code is Code.UNRESOLVABLE
 
 
-async def test_nobody_is_asked_about_no_nodes_or_about_pods_of_others() -> None:
+async def test_no_extender_is_called_without_nodes_or_for_pods_of_others() -> None:
     everything = Scripted("everything", drops=frozenset({"a"}))
     late, other, rater = Scripted("late"), Scripted("other", caring=False), Scripted("rater", is_filter=False)
     await ExtenderChain([other, rater, everything, late]).filter(POD, ["a"])

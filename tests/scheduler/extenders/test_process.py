@@ -120,7 +120,7 @@ async def test_a_child_that_dies_is_started_again_after_a_growing_pause(run: Run
         await exchange.ask("v", b'"live"')
 
 
-async def test_all_who_wait_hear_of_the_end_of_a_child(run: Run) -> None:
+async def test_all_pending_requests_fail_when_the_child_ends(run: Run) -> None:
     exchange = run(sys.executable, "-S", "-c", "import sys\nfor _ in range(3): sys.stdin.readline()\nsys.exit(1)")
     answers = await asyncio.gather(*(exchange.ask("v", b"1") for _ in range(3)), return_exceptions=True)
     assert [str(answer) for answer in answers] == ["the process ended with code 1"] * 3
@@ -151,7 +151,7 @@ async def test_what_a_stuck_child_has_started_goes_with_it(run: Run, tmp_path: P
             await asyncio.sleep(0.01)
 
 
-async def test_a_line_that_is_no_answer_fails_those_who_wait_and_is_shown(run: Run) -> None:
+async def test_an_invalid_line_fails_pending_requests_and_is_shown(run: Run) -> None:
     exchange = run(*python("print('debug: here', flush=True); answer = 1"))
     with pytest.raises(ExchangeError, match=r"malformed answer: .*debug: here"):
         await exchange.ask("filter", b"{}")

@@ -109,7 +109,7 @@ def test_without_opentelemetry_the_remedy_is_named(monkeypatch: pytest.MonkeyPat
         tracing.installed()
 
 
-def test_opentelemetry_is_set_up_unless_somebody_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opentelemetry_is_set_up_unless_it_is_already(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
 
     class Provider:

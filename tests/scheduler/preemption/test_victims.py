@@ -108,7 +108,7 @@ def test_a_node_where_no_budget_is_broken_is_preferred() -> None:
     assert room(cluster, pod).nominated_node == "a"
 
 
-def test_a_pod_that_may_not_preempt_evicts_nobody() -> None:
+def test_a_pod_that_may_not_preempt_evicts_no_pod() -> None:
     interner = PodInterner()
     cluster = build([make_node("a")], [make_pod("x", on="a", cpu="4")], interner)
     result = room(cluster, interner.pod(make_pod("p", cpu="2", priority=100, preemptionPolicy="Never")))

@@ -371,7 +371,7 @@ async def test_a_pod_is_not_left_behind_by_what_raises_at_the_end_of_its_binding
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-async def test_a_place_stays_taken_until_somebody_says_whether_the_pod_is_bound(
+async def test_resources_stay_reserved_until_the_outcome_of_a_binding_is_known(
     cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch, arrives: bool
 ) -> None:
     await cluster.add_node("n1", pods="1")
@@ -450,7 +450,7 @@ async def _until(cluster: SchedulingCluster, condition: Callable[[], bool]) -> N
     await cluster.until(holds)
 
 
-async def test_where_nobody_checks_a_node_that_others_filled_meanwhile_is_not_bound_to(
+async def test_on_a_stock_server_a_node_that_was_filled_meanwhile_is_not_bound_to(
     cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bind_requests, "SINGLES_AT_ONCE", 1)

@@ -134,7 +134,7 @@ async def test_a_plugin_that_hangs_at_the_gate_of_the_queue_holds_up_that_pod_on
         assert held.held.reasons == ("Overrun: cut off after 0.3 s",)
 
 
-async def test_a_pod_that_makes_no_sense_is_told_so_and_holds_up_nobody(cluster: SchedulingCluster) -> None:
+async def test_an_unreadable_pod_is_reported_and_does_not_delay_others(cluster: SchedulingCluster) -> None:
     await cluster.add_node("n1")
     made = await cluster.add_pod("odd", schedulerName="nobody")
     async with cluster.scheduling():

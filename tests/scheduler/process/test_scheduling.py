@@ -33,7 +33,9 @@ async def test_a_pod_of_an_unknown_scheduler_name_is_left_alone(cluster: Schedul
         assert await cluster.node_of("theirs") == ""
 
 
-async def test_a_pod_that_fits_nowhere_is_told_why_and_bound_once_a_node_has_come(cluster: SchedulingCluster) -> None:
+async def test_a_pod_that_fits_nowhere_gets_a_condition_and_is_bound_once_a_node_is_added(
+    cluster: SchedulingCluster,
+) -> None:
     await cluster.add_node("a", cpu="50m")
     await cluster.add_node("b", cpu="1", pods="0")
     async with cluster.scheduling():
@@ -145,7 +147,7 @@ class Patient:
         (Action.UPDATE_NODE_ANNOTATION, {"metadata": {"annotations": {"example.com/warm": "yes"}}}),
     ],
 )
-async def test_a_plugin_hears_of_a_nodes_conditions_and_annotations(
+async def test_a_plugin_gets_events_of_a_nodes_conditions_and_annotations(
     cluster: SchedulingCluster, awaits: Action, patch: dict[str, Any]
 ) -> None:
     Patient.awaits, Patient.willing = awaits, False

@@ -47,7 +47,7 @@ def test_nodes_outside_of_a_pods_own_choice_name_the_plugin_that_left_them_out()
     assert refusal.unschedulable_plugins == {"NodeResourcesFit", "NodeAffinity"}
 
 
-def test_what_waits_only_for_something_outside_is_told_apart() -> None:
+def test_pending_plugins_are_kept_apart() -> None:
     refusal = fit_errors.of_status(Status(Code.PENDING, ("claims are being allocated",), "Claims"))
     assert refusal.unschedulable_plugins == refusal.pending == {"Claims"}
     assert not refusal.error
@@ -92,7 +92,7 @@ def test_pods_that_have_ended_are_left_out(phase: str, ended: bool) -> None:
     assert isinstance(found, PodInfo) is not ended
 
 
-def test_a_text_that_looks_like_a_phase_ends_nobody() -> None:
+def test_a_text_that_looks_like_a_phase_ends_no_pod() -> None:
     pod = make_pod("web")
     pod["metadata"]["annotations"] = {"note": '{"phase":"Failed"}'}
     found = decoder.pods(PodInterner())(json.dumps(pod, separators=(",", ":")).encode())

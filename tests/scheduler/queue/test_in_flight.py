@@ -88,7 +88,7 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
     assert waiting.get("a").attempts == 1
 
 
-def test_a_pod_with_a_node_hears_no_more_events_and_rests_if_binding_fails() -> None:
+def test_a_pod_with_a_node_ignores_events_and_backs_off_if_binding_fails() -> None:
     waiting = Waiting()
     waiting.add("a")
     waiting.pop()
@@ -135,7 +135,7 @@ def test_an_update_of_a_pod_with_a_node_is_kept_for_its_return() -> None:
     assert waiting.get("a").pod.priority == 8
 
 
-def test_events_are_kept_only_while_somebody_needs_them() -> None:
+def test_events_are_kept_only_while_a_pod_is_in_flight() -> None:
     log = InFlightEvents()
     log.note(ObservedEvent(NODE_ADDED, None, 0))
     assert log.events == 0

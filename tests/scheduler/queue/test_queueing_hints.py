@@ -46,7 +46,7 @@ def test_one_hopeful_rejector_of_several_is_enough() -> None:
     assert waiting.move(POD_DELETED) == 1
 
 
-def test_an_event_that_nobody_listens_for_moves_nobody() -> None:
+def test_an_event_without_a_subscription_moves_no_pod() -> None:
     waiting = Waiting()
     waiting.refuse("a", "Picky", "Easy", "Deaf")
     assert waiting.move(NODE_TAINTED, "a") == 0
@@ -134,7 +134,7 @@ def test_an_update_that_does_not_help_leaves_a_pod_waiting_as_it_is_now() -> Non
     assert waiting.move(POD_DELETED) == 1
 
 
-def test_an_update_that_says_nothing_new_wakes_nobody() -> None:
+def test_an_update_without_a_change_wakes_no_pod() -> None:
     waiting = Waiting()
     waiting.refuse("a", "Eager")
     waiting.update("a")
@@ -191,7 +191,7 @@ def test_a_gated_pod_is_not_tried_until_its_gates_are_gone() -> None:
     assert (waiting.place("a"), waiting.get("a").gate, waiting.get("a").attempts) == (QueueState.ACTIVE, "", 0)
 
 
-def test_a_gated_pod_hears_only_of_what_its_gate_listens_for() -> None:
+def test_a_gated_pod_is_woken_only_by_events_of_its_gate() -> None:
     waiting = Waiting()
     waiting.add("a", gates=["wait"])
     for event in (NODE_ADDED, NODE_TAINTED, POD_DELETED, CLAIM_ADDED):
@@ -199,7 +199,7 @@ def test_a_gated_pod_hears_only_of_what_its_gate_listens_for() -> None:
     assert waiting.place("a") is QueueState.GATED
 
 
-def test_an_event_that_the_gate_hears_of_is_put_to_former_rejectors_too() -> None:
+def test_an_event_of_the_gate_is_also_put_to_the_plugins_that_refused_the_pod_before() -> None:
     waiting = Waiting()
     waiting.refuse("a", "Easy")
     waiting.update("a", gates=["again"])  # no API server allows that; an external plugin may gate a pod any time

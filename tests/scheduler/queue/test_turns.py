@@ -139,7 +139,7 @@ def test_the_next_wake_up_is_never_past_a_waiting_pod_s_time() -> None:
     assert 300 < waiting.now - began <= 330 + 30
 
 
-def test_attempts_and_times_are_told() -> None:
+def test_entries_have_attempts_and_times() -> None:
     waiting = Waiting()
     waiting.add("a")
     waiting.now += 2
@@ -233,7 +233,7 @@ def test_a_dump_tells_where_every_pod_is_and_why() -> None:
     assert dumped["nominations"] == {"n1": ["default/faulty"]}
 
 
-def test_counters_tell_who_came_where_and_why() -> None:
+def test_counters_have_the_state_and_the_event() -> None:
     waiting = Waiting()
     waiting.refuse("a", "Easy", "Deaf")
     assert dict(waiting.queue.turned_away) == {

@@ -208,7 +208,7 @@ def test_a_pod_whose_node_is_gone_stays_and_harms_no_plan(strategy: Strategy) ->
         (PodFacts(), {"schedulerName": "other"}, "another scheduler places it (other)"),
     ],
 )
-def test_who_stays_is_told_why(facts: PodFacts, fields: dict[str, Any], why: str) -> None:
+def test_pods_that_stay_have_a_reason(facts: PodFacts, fields: dict[str, Any], why: str) -> None:
     plan = planned([tainted("a"), make_node("b")], [owned("p", "a", **fields)], facts={"uid-p": facts})
     assert not plan.moves
     assert plan.stays in ({"default/p": why}, {})
@@ -216,7 +216,7 @@ def test_who_stays_is_told_why(facts: PodFacts, fields: dict[str, Any], why: str
         assert plan.stays
 
 
-def test_a_place_that_a_waiting_pod_will_take_is_promised_to_nobody() -> None:
+def test_resources_for_a_waiting_pod_are_not_used_by_a_move() -> None:
     nodes, pods = [tainted("a"), make_node("b", cpu="1")], [owned("p", "a", cpu="600m")]
     assert moved(planned(nodes, pods)) == {"p": "b"}
     plan = planned(nodes, pods, waiting=(make_pod("q", cpu="600m"),))

@@ -231,7 +231,7 @@ async def test_limits_hold_over_hours(cluster: SchedulingCluster) -> None:
         assert sum((before - await by_node(cluster)).values()) == 2
 
 
-async def test_who_has_work_with_an_end_or_nobody_behind_it_stays(cluster: SchedulingCluster) -> None:
+async def test_pods_with_work_that_ends_or_without_a_controller_stay(cluster: SchedulingCluster) -> None:
     async with at_work(cluster):
         await cluster.add_node("a")
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "u", "controller": True}
@@ -256,12 +256,12 @@ async def test_who_has_work_with_an_end_or_nobody_behind_it_stays(cluster: Sched
             assert [one["name"] for one in (await planned(cluster, generation=2))["moves"]] == ["of-a-job"]
 
 
-async def test_a_plan_by_usage_where_nobody_measures_is_not_made(cluster: SchedulingCluster) -> None:
+async def test_a_plan_by_usage_without_usage_metrics_is_not_made(cluster: SchedulingCluster) -> None:
     async with cluster.running(leader(cluster).run):
         await add_policy(cluster, by="usage")
         [condition] = (await planned(cluster))["conditions"]
         assert (condition["status"], condition["reason"]) == ("False", "NobodyMeasures")
-        assert "nobody measures" in condition["message"]
+        assert "no usage metrics" in condition["message"]
 
 
 @pytest.mark.slow

@@ -81,9 +81,9 @@ async def test_a_namesake_that_came_meanwhile_is_left_alone(api: ApiServer) -> N
         assert await terminating(api) == {"p1", "p2"}
 
 
-async def test_who_asks_for_usage_where_nobody_measures_gets_no_other_plan(api: ApiServer) -> None:
+async def test_a_plan_by_usage_without_usage_metrics_is_refused(api: ApiServer) -> None:
     async with rebalancing(api) as rebalancer:
-        with pytest.raises(UserError, match="nobody measures"):
+        with pytest.raises(UserError, match="no usage metrics"):
             await rebalancer.plan(Settings(by_usage=True))
 
 

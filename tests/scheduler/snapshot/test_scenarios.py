@@ -221,7 +221,7 @@ def test_objects_around_are_checked_by_kind(kind: str, fields: dict[str, Any], e
     assert str(caught.value).startswith(error)
 
 
-def test_kinds_that_nobody_reads_may_hold_anything() -> None:
+def test_kinds_that_no_plugin_reads_may_have_any_content() -> None:
     related_objects.check({"metadata": {"name": "n"}, "spec": 7}, "Whatever", path="x")
 
 

@@ -104,7 +104,7 @@ def test_a_missing_claim_is_refused_in_the_words_of_the_api() -> None:
     assert status.reasons == ('looking up PVC default/gone: persistentvolumeclaim "gone" not found',)
 
 
-def test_an_ephemeral_claim_of_somebody_else_is_an_error() -> None:
+def test_an_ephemeral_claim_of_another_pod_is_an_error() -> None:
     pod = make.pod("pod", {"name": "scratch", "ephemeral": {}})
     stolen = verdict(pod, make.claim("pod-scratch", owner="uid-of-another"))
     assert stolen.code is Code.ERROR

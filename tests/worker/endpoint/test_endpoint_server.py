@@ -85,7 +85,7 @@ async def test_a_taken_port_is_said_to_be_taken() -> None:
         first.close()
 
 
-async def test_strangers_who_say_nothing_are_cut_off_and_guests_are_not(endpoint: Endpoint) -> None:
+async def test_idle_unauthorized_connections_are_closed_and_authorized_ones_are_not(endpoint: Endpoint) -> None:
     lobby = ClientCertificateAuthentication(moment_s=0.2)
     application = web.Application(middlewares=[lobby.guard()])
     application.router.add_get("/", _hello)

@@ -237,9 +237,7 @@ async def test_attaching_shows_what_comes_from_now_on(client: Client, endpoint: 
 _ATTACH = "/attach/default/p/c"
 
 
-async def test_input_reaches_a_container_and_ends_with_the_only_one_who_may_write(
-    client: Client, endpoint: Endpoint
-) -> None:
+async def test_input_reaches_a_container_and_ends_with_its_only_writer(client: Client, endpoint: Endpoint) -> None:
     await start_pod(client, "sh", "-c", "cat; echo over", container={"stdin": True, "stdinOnce": True})
     data = os.urandom(1 << 20).hex().encode() + b"\n"
     async with talking(endpoint, path=_ATTACH, input=1) as talk:

@@ -45,7 +45,7 @@ async def test_a_busy_pod_is_seen_to_be_busy(client: Client, endpoint: Endpoint)
     assert found["window"] > 0
 
 
-async def test_those_who_ask_at_once_share_a_look(endpoint: Endpoint) -> None:
+async def test_concurrent_requests_share_a_sample(endpoint: Endpoint) -> None:
     answers = await asyncio.gather(*(_summary(endpoint) for _ in range(4)))
     assert len({one["node"]["cpu"]["usageCoreNanoSeconds"] for one in answers}) == 1
     assert answers[0]["pods"] == []

@@ -71,7 +71,7 @@ def _lost(policy: str) -> dict[str, Any]:
     return pod(restartPolicy=policy, status={"phase": "Running", "containerStatuses": statuses})
 
 
-def test_a_run_that_nobody_knows_of_is_unknown_and_not_taken_for_a_success() -> None:
+def test_an_unknown_run_is_lost_and_not_a_success() -> None:
     stage = Stage()
     stage.see(_lost("Never"))
     stage.send(machine_events.VolumesReady, uid=stage.uid)

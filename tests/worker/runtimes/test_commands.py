@@ -42,7 +42,7 @@ def test_what_only_the_image_could_know_is_said_with_the_remedy(args: tuple[str,
 
 
 @pytest.mark.parametrize("image", ["", "none", "process"])
-def test_nobody_is_told_of_an_image_that_is_none(image: str) -> None:
+def test_there_is_no_note_about_an_empty_image(image: str) -> None:
     assert commands.remark(_launch(image, command=("true",))) == ""
     with pytest.raises(LaunchError, match="no command specified"):
         commands.command(_launch(image))

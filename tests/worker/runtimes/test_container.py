@@ -211,7 +211,7 @@ async def test_what_fails_before_the_engine_is_said_too(bench: Bench, monkeypatc
     assert refused.value.message == "the container could not be set up: no room for layers"
 
 
-async def test_a_start_that_nobody_waits_for_any_more_goes_on(bench: Bench) -> None:
+async def test_a_start_goes_on_after_its_caller_was_cancelled(bench: Bench) -> None:
     launch = bench.launch("sh", "-c", "sleep 0.3; cat /mark; echo written > /x; cat /x")
     starting = asyncio.create_task(bench.runtime.start(launch))
     await until(lambda: launch.id in bench.runtime.places())
@@ -257,7 +257,7 @@ async def test_a_node_runs_both_kinds(bench: Bench) -> None:
     assert {(await bench.exit()).code, (await bench.exit()).code} == {0}
 
 
-async def test_somebody_may_sit_at_a_terminal_in_it(bench: Bench) -> None:
+async def test_a_session_can_have_a_terminal(bench: Bench) -> None:
     launch = bench.launch("sleep", "60")
     await bench.runtime.start(launch)
     how = bench.runtime.inside(launch, ["sh", "-c", "tty; stty size; read x; cat /mark; exit 5"], tty=True)

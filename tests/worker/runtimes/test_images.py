@@ -174,7 +174,7 @@ def test_users_come_from_the_pod_or_the_image(tmp_path: Path) -> None:
         users.find(tmp_path, "web:x", user=None, group=None)
 
 
-def test_images_go_when_nobody_has_used_them_for_a_week(tmp_path: Path) -> None:
+def test_images_are_removed_after_a_week_without_use(tmp_path: Path) -> None:
     roots = {name: tmp_path / name for name in ("runs", "fresh", "stale", "unmarked")}
     for root in roots.values():
         (root / "etc").mkdir(parents=True)

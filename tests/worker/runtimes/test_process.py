@@ -25,7 +25,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 async def test_a_container_that_leaves_a_chatterbox_behind_does_not_stop_the_others(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without control groups, in a session of its own: nothing holds it but that it becomes the nursery's child.
+    # Without control groups, in a session of its own: nothing holds it but that it becomes the shim's child.
     monkeypatch.setattr(ControlGroups, "available", False)
     await bench.start("sh", "-c", "setsid yes & sleep 0.2; exit 0")
     assert (await bench.exit()).code == 0
@@ -54,7 +54,7 @@ async def test_what_a_container_leaves_behind_is_ended_with_it_and_with_no_other
 
 
 @needs_groups
-async def test_the_nursery_is_not_charged_for_what_a_container_may_use(bench: Bench) -> None:
+async def test_the_shim_is_not_charged_to_a_containers_limits(bench: Bench) -> None:
     # less than a process needs to begin: it is the container that has too little, not what starts containers
     with contextlib.suppress(LaunchError):
         await bench.start("true", limits=Limits(memory_bytes=4096))
@@ -138,7 +138,7 @@ async def test_those_who_have_gone_leave_nothing_open_also_if_nothing_was_said_t
     await until(lambda: len(list(files.iterdir())) <= before + 2)
 
 
-async def test_where_no_nursery_answers_nobody_is_talked_to(tmp_path: Path) -> None:
+async def test_attach_fails_if_no_shim_answers(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="does not answer"):
         await Bench(tmp_path, runtime=PROCESS, image="none").runtime.attach("uid-1.c.0")
 

@@ -89,7 +89,7 @@ async def test_nothing_that_a_container_started_outlives_it(bench: Bench) -> Non
 
 
 @needs_groups
-async def test_a_container_that_wants_more_memory_than_it_may_have_is_told_so(bench: Bench) -> None:
+async def test_a_container_above_its_memory_limit_is_reported_as_oom_killed(bench: Bench) -> None:
     # A shell that doubles a word until it has no more room.
     script = "x=0123456789; while :; do x=$x$x; done"
     await bench.start("sh", "-c", script, limits=Limits(memory_bytes=32 * MEGABYTE))
@@ -106,7 +106,7 @@ async def test_a_container_cannot_have_more_processes_than_it_may(bench: Bench) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-async def test_a_container_can_be_somebody_else(bench: Bench) -> None:
+async def test_a_container_can_run_as_another_user(bench: Bench) -> None:
     await bench.start("sh", "-c", "id -u; id -g; id -G", user=65533, group=65532, groups=(7, 8), working_dir="/")
     await bench.exit()
     first, second, third = (await bench.log()).split(b"\n", 2)
@@ -197,7 +197,7 @@ async def test_commands_are_held_to_the_limits_of_the_container(bench: Bench) ->
     assert code in {137, -9}
 
 
-async def test_nobody_can_be_asked_in_what_does_not_run(bench: Bench) -> None:
+async def test_commands_fail_in_a_container_that_does_not_run(bench: Bench) -> None:
     launch = bench.launch("true")
     with pytest.raises(LaunchError, match="does not run"):
         bench.runtime.inside(launch, ["true"])
@@ -263,9 +263,9 @@ async def test_what_is_found_again_can_be_asked_and_ended(bench: Bench) -> None:
     assert (await bench.exit()).code == 9
 
 
-async def test_what_a_killed_nursery_leaves_is_watched_and_its_end_is_unknown(bench: Bench, door: Door) -> None:
+async def test_runs_of_a_killed_shim_are_watched_and_their_exit_code_is_unknown(bench: Bench, door: Door) -> None:
     run = await bench.start("sh", "-c", door.wait, mounts=door.mounts)
-    _kill_nursery(bench, run)
+    _kill_shim(bench, run)
     await bench.reopen()
     assert bench.known[run].exit is None
     door.open()
@@ -299,7 +299,7 @@ async def test_what_is_killed_while_its_machine_lives_has_failed(bench: Bench) -
     assert not found.lost
 
 
-async def test_what_was_told_to_end_is_not_lost(bench: Bench) -> None:
+async def test_a_run_that_was_stopped_is_not_lost(bench: Bench) -> None:
     run = await bench.start("sleep", "600")
     shim_process = _shim_process(bench, run)
     await bench.runtime.stop(run, 0)
@@ -312,16 +312,16 @@ async def test_what_was_told_to_end_is_not_lost(bench: Bench) -> None:
     assert not found.lost
 
 
-async def test_what_a_killed_nursery_leaves_can_still_be_ended(bench: Bench) -> None:
+async def test_runs_of_a_killed_shim_can_still_be_stopped(bench: Bench) -> None:
     run = await bench.start("sleep", "600")
-    _kill_nursery(bench, run)
+    _kill_shim(bench, run)
     await bench.runtime.lost()
     await bench.reopen()
     await bench.runtime.stop(run, 0)
     assert (await bench.exit()).id == run
 
 
-def _kill_nursery(bench: Bench, run: str) -> None:
+def _kill_shim(bench: Bench, run: str) -> None:
     os.kill(_shim_process(bench, run), signal.SIGKILL)
 
 
@@ -376,14 +376,14 @@ async def test_a_terminal_is_one_for_everything_that_runs_there(bench: Bench) ->
     await session.close()
 
 
-async def test_nobody_talks_to_what_has_ended(bench: Bench) -> None:
+async def test_attach_fails_after_the_end(bench: Bench) -> None:
     run = await bench.start("true", stdin=True)
     await bench.exit()
     with pytest.raises(LaunchError, match="does not run"):
         await bench.runtime.attach(run)
 
 
-async def test_who_does_not_listen_holds_nobody_up(bench: Bench) -> None:
+async def test_a_slow_reader_does_not_block_the_run(bench: Bench) -> None:
     run = await bench.start("sh", "-c", "read x; yes | head -c 3000000; echo over", stdin=True)
     session = sessions.attached(await bench.runtime.attach(run), end_input=None)
     await session.write(b"\n")

@@ -1,4 +1,4 @@
-"""Open files come from the nursery with the answer that they belong to; none is left open when that makes no sense."""
+"""Open files come from the shim with the answer that they belong to; none is left open when that makes no sense."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def _files() -> int:
 
 
 async def _ask(folder: Path, say: Callable[[socket.socket, list[int]], object]) -> dict[str, int]:
-    """Ask a nursery that says this, and has two files to give away."""
+    """Ask a shim that says this, and has two files to give away."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / SOCKET))
         listener.listen()

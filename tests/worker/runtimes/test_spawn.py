@@ -35,7 +35,7 @@ def run(
     try:
         started = spawn.start(request, terminals.Ends(stdin=False, tty=False))
     finally:
-        assert Path.cwd() == here, "the nursery stays where it was"
+        assert Path.cwd() == here, "the shim stays where it was"
     _, status = os.waitpid(started.pid, 0)
     said = {name: pipe.read().decode() for name, pipe in started.outputs.items()}
     for pipe in started.outputs.values():

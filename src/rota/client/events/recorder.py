@@ -124,7 +124,9 @@ class EventRecorder:
                 await self._clock.sleep(delay)
             else:
                 return "written"
-        log.warning("event given up", about=instruction.report.about.name, reason=instruction.report.reason)
+        log.warning(
+            "event dropped after retries", about=instruction.report.about.name, reason=instruction.report.reason
+        )
         return "failed"
 
     async def _write(self, instruction: Instruction) -> None:

@@ -76,7 +76,7 @@ class QueueCore(Generic[K]):
     def done(self, key: K) -> None:
         """The processing of a key has ended, successfully or not."""
         if key not in self._in_work:
-            raise ValueError(f"nobody works on {key}")
+            raise ValueError(f"{key} is not being processed")
         self._in_work.discard(key)
         if key in self._dirty:
             self._ready.append(key)

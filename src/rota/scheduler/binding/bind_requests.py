@@ -67,7 +67,7 @@ class _BindRequest:
         try:
             self.done(status)
         except Exception as error:
-            log.exception("answer to a binding was not taken", error=error, pod=self.binding.key)
+            log.exception("handler of a binding's result failed", error=error, pod=self.binding.key)
 
 
 class BindRequestQueue:
@@ -125,18 +125,18 @@ class BindRequestQueue:
 
     def seen(self, uid: str, node_name: str) -> None:
         """Resolve an unknown outcome: the watch shows the pod on a node."""
-        wish = self._unsure.get(uid)
-        if wish is not None:
+        request = self._unsure.get(uid)
+        if request is not None:
             elsewhere = Status(Code.ERROR, (f"the pod was bound to {node_name}",))
-            self._settle(wish, SUCCESS if node_name == wish.binding.node else elsewhere)
+            self._settle(request, SUCCESS if node_name == request.binding.node else elsewhere)
 
     async def close(self) -> None:
         """Send no more bindings and wait for the requests in flight, so that their outcomes are known.
 
         Pods that cannot be read are given up. Their state is known from the watch before the next leader schedules.
         """
-        for wish in self._waiting:
-            wish.answer(Status(Code.ERROR, ("the scheduler stopped before the pod was bound",)))
+        for request in self._waiting:
+            request.answer(Status(Code.ERROR, ("the scheduler stopped before the pod was bound",)))
         self._waiting.clear()
         self._closing.set()
         while under_way := self._under_way | self._reading:
@@ -167,56 +167,56 @@ class BindRequestQueue:
             log.exception("binding crashed", error=error)
         self._flush()
 
-    async def _send_batch(self, wishes: Sequence[_BindRequest]) -> None:
+    async def _send_batch(self, requests: Sequence[_BindRequest]) -> None:
         try:
-            verdicts = await pod_calls.bind_many(self._client, [wish.binding for wish in wishes])
-            if len(verdicts) != len(wishes):
-                raise ValueError(f"{len(wishes)} bindings got {len(verdicts)} verdicts")
+            verdicts = await pod_calls.bind_many(self._client, [request.binding for request in requests])
+            if len(verdicts) != len(requests):
+                raise ValueError(f"{len(requests)} bindings got {len(verdicts)} verdicts")
         except Exception as error:  # noqa: BLE001 - whatever went wrong, every pod gets an answer
-            _log_bind_error(error, len(wishes))
-            for wish in wishes:
-                self._conclude(wish, error)
+            _log_bind_error(error, len(requests))
+            for request in requests:
+                self._conclude(request, error)
             return
-        for wish, verdict in zip(wishes, verdicts, strict=True):
-            self._conclude(wish, verdict)
+        for request, verdict in zip(requests, verdicts, strict=True):
+            self._conclude(request, verdict)
 
-    async def _send(self, wish: _BindRequest) -> None:
+    async def _send(self, request: _BindRequest) -> None:
         try:
-            await pod_calls.bind(self._client, wish.binding)
+            await pod_calls.bind(self._client, request.binding)
         except Exception as error:  # noqa: BLE001 - as above
             _log_bind_error(error, 1)
-            self._conclude(wish, error)
+            self._conclude(request, error)
         else:
-            wish.answer(SUCCESS)
+            request.answer(SUCCESS)
 
-    def _conclude(self, wish: _BindRequest, error: Exception | None) -> None:
+    def _conclude(self, request: _BindRequest, error: Exception | None) -> None:
         if error is None:
-            wish.answer(SUCCESS)
+            request.answer(SUCCESS)
         elif not _open(error):
-            wish.answer(_refused(error))
+            request.answer(_refused(error))
         else:
-            self._unsure[wish.binding.uid] = wish
-            task = asyncio.get_running_loop().create_task(self._find_out(wish, error))
+            self._unsure[request.binding.uid] = request
+            task = asyncio.get_running_loop().create_task(self._find_out(request, error))
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
 
-    def _settle(self, wish: _BindRequest, status: Status) -> None:
-        if self._unsure.get(wish.binding.uid) is wish:
-            del self._unsure[wish.binding.uid]
-            wish.answer(status)
+    def _settle(self, request: _BindRequest, status: Status) -> None:
+        if self._unsure.get(request.binding.uid) is request:
+            del self._unsure[request.binding.uid]
+            request.answer(status)
 
-    async def _find_out(self, wish: _BindRequest, error: Exception) -> None:
+    async def _find_out(self, request: _BindRequest, error: Exception) -> None:
         """Read the pod until the outcome of its binding is known."""
         pauses = Backoff(_READ_BACKOFF, self._rng)
-        while self._unsure.get(wish.binding.uid) is wish:
+        while self._unsure.get(request.binding.uid) is request:
             last = self._closing.is_set()
-            status = await self._read_back(wish.binding, error)
+            status = await self._read_back(request.binding, error)
             if status is not None or last:
-                self._settle(wish, status or _STOPPED)
+                self._settle(request, status or _STOPPED)
                 return
             pause = pauses.next()
             if pauses.failures == _READS:
-                log.warning("nobody says whether a pod is bound", pod=wish.binding.key)
+                log.warning("outcome of a binding is still unknown", pod=request.binding.key)
             with contextlib.suppress(TimeoutError):
                 await self._clock.wait_for(self._closing.wait(), pause)
 
@@ -259,7 +259,7 @@ def _log_bind_error(error: Exception, bindings: int) -> None:
     if not isinstance(error, ApiError | TransportError):
         log.exception("binding crashed", error=error, bindings=bindings)
     elif _open(error):
-        log.warning("answer to bindings is missing", error=error, bindings=bindings)
+        log.warning("bind request got no answer", error=error, bindings=bindings)
 
 
 #: Causes of a 409 that concern the node; another node may work.

@@ -239,4 +239,4 @@ class _Child:
                 continue  # a line too long to keep; the stream continues behind it
             if not line:
                 return
-            log.info("extender says", command=self._name, line=line.decode(errors="replace").rstrip())
+            log.info("extender output", command=self._name, line=line.decode(errors="replace").rstrip())

@@ -63,10 +63,10 @@ class SchedulerMetrics:
         self.permit_wait_s = metrics.distribution(
             "permit_wait_duration_seconds", "Time on hold by Permit, by result.", ("result",), buckets=_ATTEMPTS_S
         )
-        self.preemptions = metrics.counter("preemption_attempts_total", "Times that room was made.")
+        self.preemptions = metrics.counter("preemption_attempts_total", "Preemptions that evicted pods.")
         self.victims = metrics.distribution("preemption_victims", "Pods evicted at once.", buckets=_VICTIMS)
         self.lost_races = metrics.counter(
-            "lost_races_total", "Bindings that another scheduler was faster with, and that were tried on another node."
+            "lost_races_total", "Bindings that lost a race with another scheduler and were tried on another node."
         )
         self._points: Final[dict[tuple[str, str, str], Distribution]] = {}
         self._known: Final[dict[tuple[str, str], tuple[Counter, Distribution]]] = {}

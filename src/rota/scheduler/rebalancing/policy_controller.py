@@ -83,7 +83,7 @@ class RebalancingController:
                 pause_s = await self._turn()
             except (errors.ApiError, TransportError) as problem:
                 # Another master leads, the policy was changed meanwhile, or the server does not answer.
-                log.warning("rebalancing put off", error=problem)
+                log.warning("rebalancing postponed", error=problem)
                 pause_s = _PAUSE_S
             if pause_s is None:
                 await self._changed.wait()

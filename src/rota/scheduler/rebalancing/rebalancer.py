@@ -92,7 +92,7 @@ class Rebalancer:
             usage = await cluster_view.usage(self._client, uids)
             if usage is None:
                 # a plan by requests would look the same, but would be a different one
-                raise NoUsageMetricsError("nobody measures what nodes use here", "go by requests instead")
+                raise NoUsageMetricsError("this cluster has no usage metrics", "go by requests instead")
         allowed = min(settings.most_at_once, max(0, settings.most_per_hour - moved))
         began = self._clock.monotonic()
         # the snapshot belongs to this plan; in a leader, other tasks need the event loop meanwhile
@@ -137,7 +137,7 @@ class Rebalancer:
                         if not outcome.refusal:
                             lately.append(self._clock.monotonic())
                 except (errors.ApiError, TransportError, UserError) as problem:
-                    log.warning("rebalancing put off", error=problem)
+                    log.warning("rebalancing postponed", error=problem)
                 await self._clock.sleep(every_s)
 
     async def _evicted(self, move: Move) -> str:

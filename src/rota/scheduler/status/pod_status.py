@@ -104,7 +104,7 @@ class PodStatusWriter:
             # Deleted, or replaced by another pod of that name.
             self.forget(pod.uid)
         except (errors.ApiError, TransportError) as error:
-            log.warning("pod not told why it waits", pod=pod.key, error=error)
+            log.warning("pod status patch failed", pod=pod.key, error=error)
             # The outcome is unknown: the next patch is sent in full.
             self._written[pod.uid] = NOTHING
         else:

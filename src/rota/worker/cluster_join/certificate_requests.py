@@ -82,7 +82,7 @@ async def _granted(client: Client, name: str, *, clock: Clock, patience_s: float
             if (refusal := _condition(asked, kind)) is not None:
                 why = refusal.get("message") or refusal.get("reason") or kind
                 raise NotGranted(f"the certificate request {name} was not granted: {why}")
-    raise NotGranted(f"nobody has approved the certificate request {name}", f"try 'kubectl certificate approve {name}'")
+    raise NotGranted(f"the certificate request {name} is not approved yet", f"try 'kubectl certificate approve {name}'")
 
 
 def _condition(asked: Object, kind: str) -> dict[str, Any] | None:

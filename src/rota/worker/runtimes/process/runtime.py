@@ -231,7 +231,7 @@ class ProcessRuntime:
         except (ShimGone, RuntimeError) as problem:
             raise LaunchError("ContainerNotRunning", str(problem)) from problem
         if not files:
-            raise LaunchError("ContainerNotRunning", "it does not run, or nobody can talk to it any more")
+            raise LaunchError("ContainerNotRunning", "it does not run, or cannot be attached to any more")
         into, terminal = files.get("stdin"), files.get("terminal")
         return Attached(files.get("stdout"), files.get("stderr"), terminal or into, tty=terminal is not None)
 
