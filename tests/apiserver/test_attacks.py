@@ -145,7 +145,7 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_a_body_delays_nobody_else(server: RotaServer, readiness: Readiness, attack: Attack) -> None:
+def test_a_body_does_not_delay_other_requests(server: RotaServer, readiness: Readiness, attack: Attack) -> None:
     answers: list[tuple[int, bytes]] = []
     worst_s = readiness.worst_s(
         lambda: answers.append(send(server, attack.method, attack.path, attack.body, attack.content_type))
@@ -185,7 +185,7 @@ def test_a_body_delays_nobody_else(server: RotaServer, readiness: Readiness, att
     ],
     ids=["strategic", "long strategic", "merge", "json copies", "json tests", "apply"],
 )
-def test_a_patch_of_a_large_object_delays_nobody_else(
+def test_a_patch_of_a_large_object_does_not_delay_other_requests(
     server: RotaServer, readiness: Readiness, content_type: str, body: bytes
 ) -> None:
     code, said = send(server, "POST", PODS, pod(3000, name="large"))
@@ -198,7 +198,7 @@ def test_a_patch_of_a_large_object_delays_nobody_else(
 
 
 @pytest.mark.parametrize("accept", ["application/yaml", "application/json;as=Table;v=v1;g=meta.k8s.io", ""])
-def test_a_large_answer_delays_nobody_else(server: RotaServer, readiness: Readiness, accept: str) -> None:
+def test_a_large_response_does_not_delay_other_requests(server: RotaServer, readiness: Readiness, accept: str) -> None:
     for number in range(8):
         send(server, "POST", PODS, pod(2000, name=f"answer-{number}"))
     answers: list[tuple[int, bytes]] = []

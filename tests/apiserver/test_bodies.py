@@ -57,7 +57,7 @@ async def test_the_wish_must_be_one_of_three(api: ApiServer) -> None:
     )
 
 
-async def test_duplicate_fields_are_told_with_their_path(api: ApiServer) -> None:
+async def test_duplicate_fields_are_reported_with_their_path(api: ApiServer) -> None:
     body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","name":"b"},"data":{"k":"1"}}'
     strict = await api.post(MAPS, body, fieldValidation="Strict")
     assert 'strict decoding error: duplicate field "metadata.name"' in strict.json["message"]

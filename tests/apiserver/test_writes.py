@@ -43,7 +43,7 @@ def test_a_lease_in_other_hands_is_none() -> None:
     assert not writes.is_heartbeat(lease(renewTime="2", holderIdentity="n2"), lease(renewTime="1"), LEASES)
 
 
-def test_a_node_that_tells_the_same_again_is_a_heartbeat() -> None:
+def test_a_node_that_reports_the_same_again_is_a_heartbeat() -> None:
     assert writes.is_heartbeat(node("2"), node("1"), NODE_STATUS)
 
 
@@ -52,6 +52,6 @@ def test_a_node_that_has_news_is_none(after: dict[str, Any]) -> None:
     assert not writes.is_heartbeat(after, node("1"), NODE_STATUS)
 
 
-def test_other_kinds_and_doors_have_no_heartbeats() -> None:
+def test_other_kinds_and_subresources_have_no_heartbeats() -> None:
     assert not writes.is_heartbeat(node("2"), node("1"), replace(NODE_STATUS, subresource=""))
     assert not writes.is_heartbeat(lease(renewTime="2"), lease(renewTime="1"), attributes("", "configmaps"))

@@ -53,7 +53,7 @@ def test_an_alias_is_a_copy() -> None:
     assert value["b"] == [1]
 
 
-def test_repeated_keys_are_told() -> None:
+def test_repeated_keys_are_reported() -> None:
     assert yaml_values.load(b"a: 1\nb: {c: 1, c: 2}\na: 2") == ({"a": 2, "b": {"c": 2}}, ["c", "a"])
 
 

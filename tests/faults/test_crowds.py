@@ -78,7 +78,7 @@ class Watcher:
         self._writer.transport.abort()
 
 
-async def test_a_thousand_idle_watchers_cost_little_and_hear_of_everything(master: Master) -> None:
+async def test_a_thousand_idle_watchers_cost_little_and_get_every_event(master: Master) -> None:
     async with session(master) as http:
         await create(http, "before")
         alone = await pace(http, f"{MAPS}/before")
@@ -112,7 +112,7 @@ async def open_streams(http: aiohttp.ClientSession) -> int:
     return int(float(figure))
 
 
-async def test_clients_that_read_a_byte_a_second_slow_nobody_down_and_pile_nothing_up(master: Master) -> None:
+async def test_clients_that_read_a_byte_a_second_slow_no_other_client_and_use_bounded_memory(master: Master) -> None:
     loop = asyncio.get_running_loop()
     async with session(master) as http:
         for number in range(20):

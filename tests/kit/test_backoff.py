@@ -58,7 +58,7 @@ def test_without_jitter_the_delays_double_up_to_the_cap() -> None:
     assert [backoff.next() for _ in range(6)] == [1, 2, 4, 8, 10, 10]
 
 
-def test_jitter_spreads_those_who_failed_together() -> None:
+def test_jitter_spreads_callers_that_failed_together() -> None:
     policy = Policy(initial_s=1, cap_s=60)
     delays = {policy.delay(3, random.Random(seed)) for seed in range(20)}
     assert len(delays) == 20

@@ -75,7 +75,7 @@ def test_figures_kept_elsewhere_are_read_when_asked_for() -> None:
     assert metrics.value("things", kind="b") == 2.0
 
 
-def test_parts_beside_each_other_are_told_to_one_scraper_under_their_own_names() -> None:
+def test_components_in_one_registry_are_scraped_under_their_own_names() -> None:
     metrics = Metrics("first")
     metrics.counter("seen_total", "Things seen.").inc()
     metrics.beside("second").counter("seen_total", "Things seen.").inc(2)

@@ -102,7 +102,7 @@ async def test_a_failing_task_ends_all_others_and_the_wait_raises_its_cause(cloc
     assert supervisor.running == ()
 
 
-async def test_leaving_the_block_raises_the_failure_even_if_nobody_waited(clock: FakeClock) -> None:
+async def test_leaving_the_block_raises_the_failure_without_a_wait(clock: FakeClock) -> None:
     async def doomed() -> None:
         raise LookupError
 
@@ -191,7 +191,7 @@ async def test_close_names_the_tasks_that_do_not_let_go(clock: FakeClock, caplog
     await closing
 
 
-async def test_a_cancellation_that_nobody_asked_for_counts_as_a_crash(clock: FakeClock) -> None:
+async def test_an_unrequested_cancellation_counts_as_a_crash(clock: FakeClock) -> None:
     runs = 0
 
     async def awaits_something_that_gets_cancelled() -> None:
@@ -230,7 +230,7 @@ async def test_a_closed_supervisor_takes_no_new_task(clock: FakeClock) -> None:
         supervisor.start("late", forever)
 
 
-async def test_a_task_that_closes_its_own_supervisor_is_told_so_instead_of_hanging(clock: FakeClock) -> None:
+async def test_a_task_that_closes_its_own_supervisor_gets_an_error_instead_of_hanging(clock: FakeClock) -> None:
     supervisor = supervisor_on(clock)
     supervisor.start("impatient", supervisor.close, on_crash=OnCrash.FAIL)
     with pytest.raises(TaskCrashedError) as caught:

@@ -73,7 +73,7 @@ def test_keys_do_not_show_themselves(authority: Authority) -> None:
     assert "PRIVATE" not in repr(client(authority))
 
 
-def test_hosts_are_told_apart_from_addresses() -> None:
+def test_hosts_are_distinguished_from_addresses() -> None:
     names = Names.of(["localhost", "127.0.0.1", "::1", "localhost"])
     assert names.dns == ("localhost",)
     assert [str(one) for one in names.addresses] == ["127.0.0.1", "::1"]

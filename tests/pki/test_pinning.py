@@ -50,7 +50,7 @@ async def test_the_authority_is_found_by_its_hash(authority: Authority) -> None:
     assert found == authority.certificate_pem
 
 
-async def test_somebody_in_between_is_found_out(authority: Authority) -> None:
+async def test_a_machine_in_the_middle_is_detected(authority: Authority) -> None:
     other = Authority.create(now=SystemClock().now(), name="rota")
     async with serving(issued(other)) as port:
         with pytest.raises(PinMismatch, match="does not have the authority sha256:"):

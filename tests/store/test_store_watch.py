@@ -42,7 +42,7 @@ async def test_a_watch_that_joins_before_a_flush_sees_what_waits_for_it_once() -
         assert second.revision == 3
 
 
-async def test_a_watch_that_knows_more_than_the_hub_is_not_told_it_again() -> None:
+async def test_a_watch_ahead_of_the_broadcaster_gets_no_event_twice() -> None:
     """Its list may have shown another process's commit that the broadcaster does not have yet."""
     broadcaster = WatchBroadcaster(0)
     async with BroadcastWatch(broadcaster, NoHistory(2), "/a/", 2) as watch:

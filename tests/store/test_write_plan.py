@@ -69,7 +69,7 @@ def test_ending_a_lease_deletes_what_lives_by_it_in_one_revision() -> None:
     assert result.ended == [7]
 
 
-def test_a_lease_that_still_lives_is_not_ended_by_who_thought_it_over() -> None:
+def test_a_valid_lease_is_not_ended_as_expired() -> None:
     result = book(RevokeLease(7, only_expired=True), leases={7: Lease(expired=False)})
     assert (result.verdicts, result.ended) == ([Refused(())], [])
     assert book(RevokeLease(9)).verdicts == [Refused(())]

@@ -306,7 +306,7 @@ class TestConnections:
                     connection.shutdown(socket.SHUT_WR)
                 assert _status(connection) in {0, 400}
 
-    def test_a_request_byte_by_byte_holds_nobody_up(self, live: LiveServer, config_maps: str) -> None:
+    def test_a_request_byte_by_byte_does_not_block_others(self, live: LiveServer, config_maps: str) -> None:
         body = json.dumps(manifests.config_map("drop-by-drop", a="1")).encode()
         whole = _request("POST", config_maps, body)
         with _connect(live) as slow:

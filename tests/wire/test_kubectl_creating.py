@@ -107,7 +107,7 @@ class TestGenerators:
 
 
 class TestCreatingFromAFile:
-    def test_a_generated_name_is_told(self, kubectl: Kubectl) -> None:
+    def test_a_generated_name_is_returned(self, kubectl: Kubectl) -> None:
         obj = manifests.config_map("")
         obj["metadata"] = {"generateName": "made-"}
         name = kubectl("create", "--filename=-", "--output=name", stdin=documents(obj)).strip()

@@ -133,7 +133,7 @@ def test_a_command_is_run_with_its_streams_and_its_code(cluster: Cluster) -> Non
     assert complaint == "bad\ncommand terminated with exit code 3\n"
 
 
-def test_old_versions_are_told_what_to_do(cluster: Cluster) -> None:
+def test_old_versions_get_a_warning_with_the_replacement(cluster: Cluster) -> None:
     # What versions say differs on their way to the server; behind it, one is as good as another.
     programs = binaries.kubectls() if cluster.local else binaries.kubectls()[-1:]
     for program in programs:

@@ -20,7 +20,7 @@ def test_kubectl_prints_the_warning_of_an_object_that_nothing_acts_on(kubectl: K
     assert "Warning: network policies are not enforced" in done.err
 
 
-def test_kubectl_debug_is_told_what_to_do_instead_and_that_works(kubectl: Kubectl) -> None:
+def test_kubectl_debug_is_refused_with_a_remedy_that_works(kubectl: Kubectl) -> None:
     kubectl.apply(manifests.pod("p"))
     done = kubectl.run("debug", "p", "--image=any", "--", "true")
     assert done.code == 1

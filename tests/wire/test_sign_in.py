@@ -194,7 +194,7 @@ def test_a_certificate_that_is_not_good_is_not_listened_to(flaw: str, cluster: R
         cluster.whoami(tmp_path, identity=wrong)
 
 
-def test_a_certificate_that_names_nobody_is_anonymous(cluster: Running, tmp_path: Path) -> None:
+def test_a_certificate_without_a_user_is_anonymous(cluster: Running, tmp_path: Path) -> None:
     nobody = cluster.identity(Subject(common_name="", organizations=("system:masters",)))
     code, said = cluster.whoami(tmp_path, identity=nobody)
     assert code == 403
@@ -281,7 +281,7 @@ def join_token(cluster: Running) -> str:
     return made.stdout.strip()
 
 
-async def test_a_newcomer_joins_with_a_token_and_gets_its_own_certificate(cluster: Running, join_token: str) -> None:
+async def test_a_new_worker_joins_with_a_token_and_gets_its_own_certificate(cluster: Running, join_token: str) -> None:
     """As for a worker: a join token, a request, a certificate, and then its own node and no other."""
     clock, rng = system.SystemClock(), system.rng()
     # all that it is told: where the server is, the hash of its authority, and the token

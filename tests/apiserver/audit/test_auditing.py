@@ -61,7 +61,7 @@ async def audited(rules: policy.Policy | None = None, **settings: Any) -> AsyncI
         yield api, log
 
 
-async def test_an_event_says_who_what_when_and_with_which_outcome() -> None:
+async def test_an_event_has_the_user_the_request_the_time_and_the_result() -> None:
     async with audited(policy.default(), authenticator=ByHeader()) as (api, log):
         answer = await api.request(
             "GET", f"{MAPS}/none", headers={"x-user": "ann,system:masters", "user-agent": "test/1"}, query={"a": "b"}

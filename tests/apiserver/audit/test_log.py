@@ -80,7 +80,7 @@ async def test_what_is_too_much_is_dropped_and_counted(tmp_path: Path, monkeypat
     assert json.loads(gap)["annotations"] == {"rota.dev/dropped-events": "20"}
 
 
-async def test_a_disk_that_takes_nothing_holds_nobody_up_and_the_gap_is_told(
+async def test_a_failing_disk_blocks_no_request_and_dropped_lines_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(audit_log, "_PAUSE_S", 0.0)

@@ -92,7 +92,7 @@ async def test_others_can_have_their_tokens_reviewed(entrance: Entrance, robot: 
     assert "system:authenticated" in review["status"]["user"]["groups"]
 
 
-async def test_a_review_of_a_token_for_somebody_else_says_no(entrance: Entrance, robot: Any) -> None:
+async def test_a_review_of_a_token_for_another_audience_says_no(entrance: Entrance, robot: Any) -> None:
     token = await token_for(entrance, {"audiences": ["vault"]})
     review = await entrance.create(REVIEWS, {"spec": {"token": token}})
     assert review["status"] == {"user": {}, "error": "invalid bearer token"}
@@ -280,7 +280,7 @@ async def test_a_token_whose_claims_were_changed_is_refused(entrance: Entrance, 
         {"kubernetes.io": {"namespace": "../default", "serviceaccount": {"name": "robot", "uid": "x"}}},
     ],
 )
-async def test_claims_that_are_not_right_get_nobody_in(changes: Any, entrance: Entrance, robot: Any) -> None:
+async def test_invalid_claims_are_refused(changes: Any, entrance: Entrance, robot: Any) -> None:
     """Even with the right signature, which only a bug could give them."""
     assert await entrance.refuses(Signer(entrance.settings.signing_key).sign(forged(entrance, robot, **changes)))
 

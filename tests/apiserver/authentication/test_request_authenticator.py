@@ -71,7 +71,7 @@ async def test_a_token_helps_where_a_certificate_has_ended(clock: FakeClock) -> 
     assert (await authenticator(clock).authenticate(shown)).name == "bob"
 
 
-async def test_a_certificate_without_a_common_name_names_nobody(clock: FakeClock) -> None:
+async def test_a_certificate_without_a_common_name_has_no_user(clock: FakeClock) -> None:
     shown = certificate(clock, Subject(common_name="", organizations=("system:masters",)))
     user = await authenticator(clock).authenticate(Credentials(headers={}, peer_certificate=shown))
     assert user == users.ANONYMOUS
@@ -95,7 +95,7 @@ async def test_other_headers_are_no_tokens(header: str, clock: FakeClock) -> Non
 
 
 @pytest.mark.parametrize("token", ["alices", "bob", "bobs.x.y", "a.b.c", "\xff\xfe", "x" * 100_000])
-async def test_a_token_that_nobody_knows_is_refused_and_not_anonymous(token: str, clock: FakeClock) -> None:
+async def test_an_unknown_token_is_refused_and_not_anonymous(token: str, clock: FakeClock) -> None:
     credentials = Credentials(headers={b"authorization": f"Bearer {token}".encode("latin-1")})
     with pytest.raises(errors.Unauthorized, match=r"^Unauthorized$"):
         await authenticator(clock).authenticate(credentials)

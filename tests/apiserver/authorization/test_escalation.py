@@ -84,7 +84,7 @@ async def test_who_may_bind_a_role_may_give_it_to_anybody_where_he_may(api: ApiS
     assert "not currently held" in _refused(await manager.post(_BINDINGS, binding("friend", "cluster-admin")))
 
 
-async def test_a_role_that_is_not_there_can_only_be_bound_by_who_may_bind_it(api: ApiServer) -> None:
+async def test_a_missing_role_can_only_be_bound_with_the_permission_bind(api: ApiServer) -> None:
     manager = await _manager(api)
     answer = await manager.post(_BINDINGS, binding("friend", "none"))
     assert answer.code == 404
@@ -92,14 +92,14 @@ async def test_a_role_that_is_not_there_can_only_be_bound_by_who_may_bind_it(api
     assert (await api.post(_BINDINGS, binding("friend", "none"))).code == 201
 
 
-async def test_a_subject_is_added_only_by_who_could_bind_anew(api: ApiServer) -> None:
+async def test_a_subject_is_added_only_with_the_permission_to_bind(api: ApiServer) -> None:
     manager = await _manager(api)
     await access.bind(api, "friend", "edit", namespace="dev")
     more = {"subjects": [{"kind": "User", "name": "manager", "apiGroup": access.GROUP}]}
     assert "not currently held" in _refused(await manager.patch(f"{_BINDINGS}/friend-edit", more))
 
 
-async def test_aggregation_can_gather_anything_so_only_who_may_do_everything_sets_it_up(api: ApiServer) -> None:
+async def test_aggregation_can_grant_anything_so_only_a_user_with_all_permissions_sets_it_up(api: ApiServer) -> None:
     manager = await _manager(api, rule("get", "pods"))
     gathering = {
         "metadata": {"name": "all"},
@@ -122,7 +122,7 @@ async def test_a_rule_for_a_resource_does_not_cover_its_subresources(api: ApiSer
     assert f'Resources:["{path}"]' in _refused(answer)
 
 
-async def test_paths_are_granted_only_by_who_may_ask_for_them(api: ApiServer) -> None:
+async def test_paths_are_granted_only_by_users_who_have_them(api: ApiServer) -> None:
     manager = await _manager(api, {"verbs": ["get"], "nonResourceURLs": ["/logs/*"]})
 
     def role(path: str) -> dict[str, Any]:

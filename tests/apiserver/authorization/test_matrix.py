@@ -191,7 +191,7 @@ def _record() -> str:
     return "\n".join(sections) + "\n"
 
 
-def test_everybody_may_do_what_the_record_says_and_nothing_else() -> None:
+def test_every_user_may_do_what_the_record_says_and_nothing_else() -> None:
     if os.environ.get("REWRITE_MATRIX"):
         _RECORD.write_text(_record())
     assert _record().splitlines() == _RECORD.read_text().splitlines(), "if this is meant: REWRITE_MATRIX=1"
@@ -292,7 +292,7 @@ def test_what_is_dangerous_is_for_few(verb: str, what: str) -> None:
     assert found == _DANGEROUS[verb, what]
 
 
-def test_nobody_who_is_unknown_may_do_anything_with_a_resource() -> None:
+def test_anonymous_users_have_no_access_to_resources() -> None:
     assert not _may(ANONYMOUS)
     assert _paths(ANONYMOUS) == ["/healthz", "/livez", "/readyz", "/version"]
     for verb, path in itertools.product(("post", "put", "delete", "patch"), _PATHS):

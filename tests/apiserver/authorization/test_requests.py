@@ -155,7 +155,7 @@ async def test_anonymous_gets_health_readiness_and_version_only(api: ApiServer) 
 
 
 @pytest.mark.slow  # OpenAPI is made when it is first asked for
-async def test_everybody_who_has_signed_in_may_look_around_and_no_further(api: ApiServer) -> None:
+async def test_authenticated_users_may_use_discovery_and_nothing_else(api: ApiServer) -> None:
     x = api.acting_as("x")
     for path in ("/api", "/apis", "/api/v1", "/apis/apps/v1", "/openapi/v3", "/version", "/healthz"):
         assert (await x.get(path)).code == 200, path

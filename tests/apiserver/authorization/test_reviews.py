@@ -32,7 +32,7 @@ async def test_a_review_says_yes_with_the_reason_and_no_without_one(api: ApiServ
     assert (await x.post(_SELF, paths)).json["status"] == {"allowed": False}
 
 
-async def test_others_are_reviewed_only_by_who_may(api: ApiServer) -> None:
+async def test_a_review_of_another_user_needs_the_permission(api: ApiServer) -> None:
     spec = {**_resource("get", "nodes"), "user": "x", "groups": ["system:monitoring"]}
     assert (await api.acting_as("x").post(_ANYBODY, {"spec": spec})).code == 403
     assert (await api.post(_ANYBODY, {"spec": spec})).json["status"] == {"allowed": False}
@@ -98,7 +98,7 @@ async def test_the_asker_is_told_all_rules_in_a_namespace(api: ApiServer) -> Non
     assert (await x.post(rules, {"spec": {}})).json["message"] == "no namespace on request"
 
 
-async def test_a_nodes_rules_are_not_all_told(api: ApiServer) -> None:
+async def test_the_rules_of_a_node_are_incomplete(api: ApiServer) -> None:
     node = api.acting_as("system:node:n", "system:nodes")
     status = (await node.post(f"{_PATH}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}})).json["status"]
     assert status["incomplete"] is True

@@ -167,7 +167,7 @@ async def test_it_moves_on_with_changes_of_other_kinds(store: Store) -> None:
         assert list(followed.all()) == []
 
 
-async def test_a_listener_hears_what_there_is_and_then_every_change_with_what_was_before(store: Store) -> None:
+async def test_a_listener_gets_every_object_and_then_every_change_with_the_old_object(store: Store) -> None:
     await _put(store, "a", data="1")
     followed, early, late = _followed(store), _Story(), _Story()
     followed.subscribe(early)
@@ -181,7 +181,7 @@ async def test_a_listener_hears_what_there_is_and_then_every_change_with_what_wa
     assert late.told == [("b", None, "3")]
 
 
-async def test_changes_that_were_missed_are_told_once_it_has_listed_again(store: Store) -> None:
+async def test_missed_changes_are_reported_after_the_next_list(store: Store) -> None:
     for name in ("kept", "changed", "gone"):
         await _put(store, name, data="1")
     followed, state_history = _followed(store), _Story()

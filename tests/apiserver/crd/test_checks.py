@@ -63,7 +63,7 @@ def _errors(schema: dict[str, Any], value: Any) -> list[str]:
         ),
     ],
 )
-def test_a_broken_rule_is_told_in_the_words_of_kubernetes(schema: dict[str, Any], value: Any, message: str) -> None:
+def test_a_violation_has_the_message_of_kubernetes(schema: dict[str, Any], value: Any, message: str) -> None:
     assert _errors(schema, value) == [message]
 
 

@@ -45,7 +45,7 @@ def test_a_status_that_is_right_stays_as_it_is(definition: Definition) -> None:
     assert crd_names.status(served, taken, now=_NOW + 60) == served["status"]
 
 
-def test_a_newcomer_does_not_get_names_that_are_taken(definition: Definition) -> None:
+def test_a_new_definition_does_not_get_names_in_use(definition: Definition) -> None:
     first = _accepted(definition)
     second = _accepted(_named(definition, "gadgets", "Widget", shortNames=["wd", "gd"]), first)
     conditions = {one["type"]: one for one in second["status"]["conditions"]}

@@ -205,7 +205,7 @@ def test_clients_that_do_not_read_json_are_refused(kinds: scheme.Scheme) -> None
 
 
 @pytest.mark.parametrize("path", ["/apis/none", "/apis/apps/v9", "/api/v2", "/other", "/apis//v1", "/"])
-def test_nothing_is_told_of_what_is_not_served(kinds: scheme.Scheme, path: str) -> None:
+def test_resources_that_are_not_served_are_not_listed(kinds: scheme.Scheme, path: str) -> None:
     assert discovery.Discovery(kinds).document(path) is None
 
 
@@ -224,7 +224,7 @@ def test_documents_are_kept_until_the_scheme_changes(kinds: scheme.Scheme) -> No
     assert after.etag == before.etag
 
 
-def test_a_client_that_has_the_document_is_told_so() -> None:
+def test_a_client_that_has_the_document_gets_304() -> None:
     document = cached_documents.encode({"kind": "APIGroupList"})
     assert cached_documents.respond(document).code == 200
     for header in (document.etag, f"W/{document.etag}", f'"other", {document.etag}', "*"):

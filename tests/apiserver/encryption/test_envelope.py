@@ -25,7 +25,7 @@ def test_what_is_sealed_opens_again_in_its_place(place: str, value: bytes) -> No
 
 
 @given(value=st.binary(min_size=8))
-def test_a_sealed_value_shows_nothing_of_its_content_and_is_never_the_same_twice(value: bytes) -> None:
+def test_an_encrypted_value_shows_nothing_of_its_content_and_is_never_the_same_twice(value: bytes) -> None:
     keys = ring(NEW)
     first, second = keys.seal(PLACE, value), keys.seal(PLACE, value)
     assert value not in first[-len(value) - 16 :]
@@ -41,7 +41,7 @@ def test_no_nonce_occurs_twice_under_one_key() -> None:
 
 
 @given(st.binary().filter(lambda value: not value.startswith(MARK)))
-def test_a_value_that_was_never_sealed_is_handed_back(value: bytes) -> None:
+def test_a_plain_value_is_returned_as_it_is(value: bytes) -> None:
     assert ring(NEW).open(PLACE, value) is value
 
 
@@ -95,7 +95,7 @@ def test_keys_do_not_show_their_secret() -> None:
     assert repr(NEW.secret)[2:10] not in repr(NEW)
 
 
-def test_a_vault_knows_which_places_are_sealed() -> None:
+def test_a_vault_knows_which_prefixes_are_encrypted() -> None:
     vault = Vault({"/core/secrets/": ring(NEW)})
     assert vault.ring(PLACE) is vault.rings["/core/secrets/"]
     assert vault.ring("/core/secretsX/default/a") is None

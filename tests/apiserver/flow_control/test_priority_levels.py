@@ -58,7 +58,7 @@ def test_a_request_belongs_to_one_level(user: User, method: str, path: str, leve
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/readyz/", "/livez/store"])
-def test_nothing_holds_up_who_asks_for_health(path: str) -> None:
+def test_health_checks_are_never_queued(path: str) -> None:
     assert priority_levels.level_of(NOBODY, None, path) is PriorityLevel.EXEMPT
 
 

@@ -173,7 +173,7 @@ async def test_what_comes_behind_a_body_says_nothing_about_any_request() -> None
         assert (await client.answer())[2] == b"host"
 
 
-async def test_nobody_becomes_somebody_else_by_what_comes_behind_a_body(api: ApiServer) -> None:
+async def test_trailers_do_not_change_the_user(api: ApiServer) -> None:
     async with _talking_to(api.app) as client:
         review = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
         client.send(
@@ -309,7 +309,7 @@ async def _breaks_a_line(scope: _Scope, receive: Any, send: Any) -> None:
 
 
 @pytest.mark.parametrize("bug", [_raises, _says_nothing, _says_too_much, _breaks_a_line])
-async def test_a_bug_costs_its_client_the_connection_and_nobody_else(bug: _Answer) -> None:
+async def test_a_bug_closes_its_own_connection_only(bug: _Answer) -> None:
     async def answer(scope: _Scope, receive: Any, send: Any) -> None:
         await (_echo if scope["path"] == "/fine" else bug)(scope, receive, send)
 

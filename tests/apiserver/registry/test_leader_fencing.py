@@ -121,7 +121,7 @@ async def test_a_term_that_is_none_is_said(client: Client, said: str) -> None:
         await client.with_settings(term=lambda: said).create(MAPS, note("n"))
 
 
-async def test_a_server_that_has_not_heard_of_the_takeover_refuses_too(api: ApiServer, client: Client) -> None:
+async def test_a_server_that_does_not_know_of_the_takeover_refuses_too(api: ApiServer, client: Client) -> None:
     """The store checks the precondition: a server's cache of terms only saves a read."""
     await client.create(LEASES, lease("a", 0))
     clock = system.SystemClock()

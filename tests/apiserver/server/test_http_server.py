@@ -76,7 +76,7 @@ async def test_a_client_that_closes_its_side_takes_its_watch_along(api: ApiServe
 
 
 @pytest.mark.slow
-async def test_a_client_that_stops_reading_holds_up_nobody(api: ApiServer, served: http_server.Served) -> None:
+async def test_a_client_that_stops_reading_does_not_block_others(api: ApiServer, served: http_server.Served) -> None:
     _, writer = await asyncio.open_connection(served.host, served.port, limit=1024)
     writer.write(f"GET {MAPS}?watch=true HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     async with api.watch(MAPS) as events:

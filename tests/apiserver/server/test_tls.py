@@ -113,7 +113,7 @@ async def test_http_2_is_not_promised(secured: Secured) -> None:
         ("", 403),
     ],
 )
-async def test_plain_http_is_for_those_who_name_this_machine(host: str, code: int) -> None:
+async def test_plain_http_accepts_loopback_host_names_only(host: str, code: int) -> None:
     """A web page in a browser whose host name resolves to loopback is not the administrator."""
     async with (
         ApiServer(signing_in=authentication_config.Settings()) as api,

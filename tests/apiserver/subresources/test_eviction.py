@@ -134,7 +134,7 @@ async def test_two_budgets_are_one_too_many(api: ApiServer) -> None:
 
 
 @pytest.mark.parametrize("where", ["query", "body"])
-async def test_a_dry_run_evicts_nobody_and_charges_nothing(api: ApiServer, where: str) -> None:
+async def test_a_dry_run_evicts_no_pod_and_charges_nothing(api: ApiServer, where: str) -> None:
     await _running(api, "a")
     await _budget(api, disruptionsAllowed=1)
     if where == "query":

@@ -105,7 +105,7 @@ async def test_selectors_choose(api: ApiServer, workers: _Workers) -> None:
     assert (await api.get(f"{_GROUP}/pods?fieldSelector=spec.nodeName%3Dn1")).code == 400
 
 
-async def test_many_who_ask_share_one_question(api: ApiServer, workers: _Workers) -> None:
+async def test_concurrent_requests_share_one_query(api: ApiServer, workers: _Workers) -> None:
     workers.slow.clear()
     asking = [asyncio.create_task(api.get(f"{_GROUP}/nodes/n1")) for _ in range(8)]
     for _ in range(100):

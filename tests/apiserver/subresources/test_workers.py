@@ -98,7 +98,7 @@ async def test_what_the_worker_refuses_is_refused_with_its_words(api: ApiServer)
     assert answer.json["message"] == 'previous terminated container "c" in pod "a" not found'
 
 
-async def test_a_followed_log_comes_as_it_is_written_and_ends_when_nobody_listens(
+async def test_a_followed_log_comes_as_it_is_written_and_ends_with_its_client(
     api: ApiServer, kubelet: _Kubelet
 ) -> None:
     async with http_server.serve(api.app) as served, aiohttp.ClientSession() as session:

@@ -135,7 +135,7 @@ async def test_each_pod_gets_a_verdict_of_its_own(api: ApiServer) -> None:
     assert (await api.get(f"{PODS}/b")).json["status"]["phase"] == "Running"
 
 
-async def test_a_node_tells_of_its_own_pods_only_though_it_has_told_of_many(api: ApiServer) -> None:
+async def test_a_node_reports_its_own_pods_only_even_in_a_batch(api: ApiServer) -> None:
     await _nodes(api)
     mine = [f"m{number}" for number in range(4)]
     uids = await _bound(api, *mine) | await _bound(api, "theirs", node="n2")

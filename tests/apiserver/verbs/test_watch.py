@@ -46,7 +46,7 @@ async def test_a_watch_from_a_version_tells_what_came_after_it(api: ApiServer) -
     )
 
 
-async def test_only_the_watched_namespace_is_told(api: ApiServer) -> None:
+async def test_only_events_of_the_watched_namespace_are_sent(api: ApiServer) -> None:
     async with api.watch(MAPS) as here, api.watch("/api/v1/configmaps") as everywhere:
         await api.post("/api/v1/namespaces/kube-system/configmaps", config("there"))
         await api.post(MAPS, config("here"))
@@ -164,7 +164,7 @@ async def test_the_end_of_the_server_ends_its_watches(api: ApiServer) -> None:
             await events.next()
 
 
-async def test_a_watch_that_nobody_reads_any_more_leaves_nothing_behind(api: ApiServer) -> None:
+async def test_an_abandoned_watch_leaves_nothing_behind(api: ApiServer) -> None:
     before = len(asyncio.all_tasks())
     for _ in range(5):
         async with api.watch(MAPS) as events:

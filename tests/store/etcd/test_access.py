@@ -121,7 +121,7 @@ async def test_a_user_with_a_role_for_the_prefix_has_all_of_the_store(guarded: E
 
 
 @pytest.mark.parametrize("login", ["rota:wrong", "nobody:p%40ss:word", "rota"])
-async def test_a_wrong_password_is_told_in_one_line(guarded: EtcdServer, login: str) -> None:
+async def test_a_wrong_password_is_reported_in_one_line(guarded: EtcdServer, login: str) -> None:
     with pytest.raises(errors.AccessDenied, match="check user and password"):
         async with opened(as_user(guarded, login)):
             pass

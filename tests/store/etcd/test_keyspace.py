@@ -95,7 +95,7 @@ def test_notes_are_no_events_and_older_news_of_them_is_no_news() -> None:
     assert space.restoring == b""
 
 
-def test_a_newer_format_or_somebody_elses_note_is_refused() -> None:
+def test_a_newer_format_or_a_foreign_meta_key_is_refused() -> None:
     space = Keyspace("/rota/", "etcd at here")
     with pytest.raises(errors.NewerFormat):
         space.read(as_kvs(space, format=FORMAT + 1), 10)

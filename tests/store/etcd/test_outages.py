@@ -92,7 +92,7 @@ async def test_an_older_state_of_etcd_put_back_makes_watches_list_again(server: 
             assert (await store.revision_range()).revision <= anew + 1
 
 
-async def test_compactions_race_resuming_watches_and_nobody_misses_anything_unknowingly(server: EtcdServer) -> None:
+async def test_compactions_race_resuming_watches_and_no_watch_misses_a_change_silently(server: EtcdServer) -> None:
     """A watch either sees every change or must list again."""
     async with opened(server.url) as store, opened(server.url) as other:
         stop = asyncio.Event()
@@ -185,7 +185,7 @@ async def test_another_member_takes_over(server: EtcdServer) -> None:
         ("etcd://no-such-host.invalid", "does not answer"),
     ],
 )
-async def test_an_unreachable_etcd_is_told_soon(url: str, words: str) -> None:
+async def test_an_unreachable_etcd_is_reported_soon(url: str, words: str) -> None:
     async with asyncio.timeout(10):
         with pytest.raises(errors.Unavailable, match=words):
             await store_factory.open_store(url.format(port=free_port()), time=system.SystemClock(), rng=system.rng())

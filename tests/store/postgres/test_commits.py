@@ -79,7 +79,7 @@ async def test_a_transaction_that_began_first_and_ends_late_leaves_no_gap(
     assert ("/a/held" in {event.key for event in events}) == bool(held)
 
 
-async def test_nobody_starves_beside_a_faster_writer(engines: Engines) -> None:
+async def test_a_slow_writer_does_not_starve_beside_a_faster_one(engines: Engines) -> None:
     """A distant process plans slowly; it takes the lock after losing twice."""
     slow, fast = await engines(), await engines()
     stop = asyncio.Event()

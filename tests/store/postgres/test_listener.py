@@ -30,7 +30,7 @@ async def listening(engine: PostgresEngine) -> asyncio.Event:
     return woken
 
 
-async def test_a_foreign_commit_is_heard_of_at_once(engines: Engines) -> None:
+async def test_a_foreign_commit_is_notified_at_once(engines: Engines) -> None:
     ours, theirs = await engines(), await engines()
     woken = await listening(ours)
     delays = []

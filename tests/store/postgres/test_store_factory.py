@@ -78,7 +78,7 @@ async def test_a_malformed_url_is_refused(tail: str) -> None:
     assert "is not a PostgreSQL URL" in await refusal(f"postgresql://me:{tail}", errors.BadAddress)
 
 
-async def test_a_host_that_nobody_knows_is_named() -> None:
+async def test_an_unknown_host_is_named() -> None:
     assert "resolve host 'nowhere.invalid'" in await refusal(
         "postgresql://me:secret@nowhere.invalid/x", errors.Unavailable
     )
@@ -118,7 +118,7 @@ async def test_tables_that_disappear_are_missed_by_name(postgres_url: str, sessi
             await store.list("/a/")
 
 
-async def test_a_user_who_may_not_make_tables_is_told_so(
+async def test_a_user_without_the_permission_to_create_tables_gets_an_error(
     postgres_server: PostgresServer, postgres_url: str, session: Session
 ) -> None:
     role = f"guest_{postgres_url[-6:]}"

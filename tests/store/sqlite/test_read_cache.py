@@ -155,7 +155,7 @@ async def test_reads_while_others_write_never_go_back_in_time(store: Store, othe
     await reading
 
 
-def test_a_commit_that_nobody_ended_leaves_a_number_at_which_nothing_is_known(tmp_path: Path) -> None:
+def test_a_commit_that_was_not_ended_disables_the_cache(tmp_path: Path) -> None:
     file = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     one, two = Generation(file), Generation(file)
     before = one.begin()
