@@ -28,7 +28,7 @@ class Dispatcher(Protocol):
         ...
 
 
-def is_pushed(pod: Document, custom: str) -> bool:
-    """Whether a pod is to be pushed; what it says itself goes before the cluster's custom."""
+def is_pushed(pod: Document, default: str) -> bool:
+    """Whether a pod is to be pushed; its annotation overrides the cluster's default."""
     said = meta.annotations(pod).get(ANNOTATION)
-    return (said if said in MODES else custom) == PUSH
+    return (said if said in MODES else default) == PUSH

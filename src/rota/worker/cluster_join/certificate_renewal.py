@@ -83,8 +83,8 @@ class Certificate:
 
 def stand_in(node: str, names: Names, *, clock: Clock) -> Identity:
     """A self-signed certificate for an endpoint that has none yet."""
-    nobody = Authority.create(now=clock.now(), name=f"{node} without a certificate")
-    return nobody.issue(
+    self_made = Authority.create(now=clock.now(), name=f"{node} without a certificate")
+    return self_made.issue(
         certificate_requests.subject(node), purpose=Purpose.SERVER, now=clock.now(), lifetime_s=DAY_S, names=names
     )
 

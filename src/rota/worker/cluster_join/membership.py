@@ -112,7 +112,7 @@ def save_serving(folder: Path, identity: Identity) -> None:
 def authority_of(membership: Membership) -> bytes:
     """The certificates of the cluster's CA, whose clients the endpoint accepts."""
     authority = membership.endpoint.certificate_authority
-    assert authority is not None, "nobody joins a cluster whose authority is not known"
+    assert authority is not None, "a joined worker knows the authority of its cluster"
     # Validated here, so that an error is reported before the endpoint listens.
     certificates.read_pem(authority, source="the cluster's authority")
     return authority

@@ -221,7 +221,7 @@ class Shim:
         """An error with one descriptor must not affect the others."""
         try:
             key.data(key.fileobj)
-        except Exception:  # noqa: BLE001 - there is nobody above to tell
+        except Exception:  # noqa: BLE001 - the main loop has no caller that could handle it
             traceback.print_exc()
 
     # --- agents -------------------------------------------------------------------------------------------------------
