@@ -106,7 +106,7 @@ def command(
         surviving.note(facts)
 
     assembly.run(assembly.run_local(store_url, settings, ready=ready, leaving=surviving.look))
-    click.echo(f"Rota has stopped.{surviving.told()}")
+    click.echo(f"Rota has stopped.{surviving.text()}")
 
 
 def _say_ready(facts: dict[str, str]) -> None:

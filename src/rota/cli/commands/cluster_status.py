@@ -1,4 +1,4 @@
-"""What `rota status` does: reads nodes, pods, leases and warnings, and sums them up. The sum is pure: `summary`."""
+"""`rota status`: reads nodes, pods, leases and warnings, and summarizes them. `summary` is pure."""
 
 import asyncio
 from collections import Counter

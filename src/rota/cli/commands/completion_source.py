@@ -1,4 +1,4 @@
-"""What a server has to offer to a shell that completes a word: asked once, for a moment, and never an error."""
+"""Completions from a server: one request with a short timeout, and no errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

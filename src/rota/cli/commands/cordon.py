@@ -1,4 +1,4 @@
-"""What `rota cordon` and `rota uncordon` do."""
+"""`rota cordon` and `rota uncordon`."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""What `rota decide` does: scenarios or a dump in, decisions out, without a cluster."""
+"""`rota decide`: decides scenarios or a cluster dump offline."""
 
 import contextlib
 import gzip

@@ -1,4 +1,4 @@
-"""What a task waits for that has a node and does not start, or whose node is not heard of: in one line. Pure."""
+"""Why a bound task does not start, or its node is NotReady, in one line. Pure."""
 
 from rota.api import meta, times
 from rota.api.meta import Object

@@ -1,4 +1,4 @@
-"""What `rota delete` does: deletes objects by name, label or file, and waits until they are gone."""
+"""`rota delete`: deletes objects by name, label or file, and waits until they are gone."""
 
 import contextlib
 from typing import Any, Final, NamedTuple

@@ -1,4 +1,4 @@
-"""What `rota describe` does: gathers an object, what belongs to it and its events, and shows them as a page."""
+"""`rota describe`: reads an object, its dependents and events, and prints them as a page."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""What `rota drain` does: cordons a node, evicts by `client.drain_plan`'s plan, and waits for budgets and for the
+"""`rota drain`: cordons a node, evicts by `client.drain_plan`'s plan, and waits for budgets and for the
 end.
 """
 

@@ -1,4 +1,4 @@
-"""What `rota explain` does: asks the cluster's scheduler, or reads the cluster and decides here, and shows why."""
+"""`rota explain`: prints the explanation of the cluster's scheduler, or computes it from a read of the cluster."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What `rota token` does: tokens that new workers join with, made, listed and taken back."""
+"""`rota token`: creates, lists and deletes join tokens of workers."""
 
 import shlex
 import sys

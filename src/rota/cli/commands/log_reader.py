@@ -1,4 +1,4 @@
-"""What `rota logs` does: finds the pods that are meant and prints what their containers write, side by side if many."""
+"""`rota logs`: finds the pods and prints the output of their containers, interleaved if there are several."""
 
 import contextlib
 import sys

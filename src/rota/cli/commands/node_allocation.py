@@ -1,4 +1,4 @@
-"""What of a node is requested, and by which pods, by the scheduler's own account."""
+"""Requested resources of a node by pod, computed as the scheduler does."""
 
 import contextlib
 from typing import Any

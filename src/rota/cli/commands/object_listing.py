@@ -1,4 +1,4 @@
-"""What `rota get` does: asks for objects as the server prints them, or whole, and keeps up with them if asked to."""
+"""`rota get`: reads objects as tables of the server or in full, and follows changes with `--watch`."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Objects as pages for people: facts, then tables of what belongs to them. Pure: objects in, pages out."""
+"""Pages of `rota describe`: fields of an object, then tables of its dependents. Pure."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence

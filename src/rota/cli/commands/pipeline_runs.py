@@ -1,4 +1,4 @@
-"""What `rota pipeline` does: begins runs, changes their course, lists and draws them."""
+"""`rota pipeline`: starts, changes, lists and draws runs."""
 
 import secrets
 from collections.abc import Mapping

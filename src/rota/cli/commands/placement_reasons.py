@@ -1,4 +1,4 @@
-"""Why a task is where it is, or waits, in a few words: read off the scheduler's explanation. Pure, but for `ask`."""
+"""One line on why a task is on its node or pending, from the scheduler's explanation. Pure, except for `ask`."""
 
 import contextlib
 from collections.abc import Mapping

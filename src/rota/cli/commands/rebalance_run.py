@@ -1,4 +1,4 @@
-"""What `rota rebalance` does: plans on a picture of the cluster, shows it, and has pods evicted."""
+"""`rota rebalance`: plans on a snapshot of the cluster, prints the plan, and evicts pods."""
 
 import sys
 from collections.abc import Mapping

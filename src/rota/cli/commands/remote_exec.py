@@ -1,4 +1,4 @@
-"""What `rota exec` does: connects this process's streams with those of a command in a container."""
+"""`rota exec`: connects the streams of this process with those of a command in a container."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What `rota replay` does: makes recorded decisions again and shows what came out otherwise."""
+"""`rota replay`: repeats recorded decisions and prints the differences."""
 
 from collections import Counter
 from collections.abc import Iterable

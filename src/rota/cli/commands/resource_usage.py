@@ -1,4 +1,4 @@
-"""What `rota top` does: reads metrics.k8s.io and sets what is used beside what there is."""
+"""`rota top`: reads metrics.k8s.io and prints usage beside capacity."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -63,12 +63,12 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
             stop(_READER_GONE)
 
         for number in _SIGNALS:
-            # What was told to outlive its terminal (nohup) does.
+            # Under nohup, SIGHUP stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, stop, 128 + number)
         pipe = _pipe()
         if pipe is not None:
-            # The writing end of a pipe has nothing to read, ever: what is told is that the other end is closed.
+            # The writing end of a pipe is never readable: an event means that the reader has closed it.
             loop.add_reader(pipe, abandoned, pipe)
         return await work
 

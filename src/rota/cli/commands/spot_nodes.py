@@ -1,4 +1,4 @@
-"""What `rota spot` does: nodes by their marks, and simulated notices."""
+"""`rota spot`: nodes by their signals, and simulated notices."""
 
 from collections.abc import Sequence
 from pathlib import Path

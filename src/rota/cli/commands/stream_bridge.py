@@ -1,4 +1,4 @@
-"""Connects this process's streams with those of a conversation: input handed on, output shown, the terminal lent."""
+"""Connects the streams of this process with a stream to a container: input, output and terminal."""
 
 import asyncio
 import contextlib

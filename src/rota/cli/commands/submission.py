@@ -1,4 +1,4 @@
-"""What `rota submit` does: reads manifests, has the server check and take them, and says how to follow what runs."""
+"""`rota submit`: reads manifests, applies them on the server, and prints how to follow the tasks."""
 
 import shlex
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Which tasks outlive a `rota up` that stops: they run in processes of their own, and the next start finds them."""
+"""The tasks that keep running after `rota up` stops; the next start finds them."""
 
 import contextlib
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from rota.client.transports.transport import TransportError
 from rota.client.verbs import Selection, Settings
 from rota.kit import system
 
-#: Nobody who stops Rota waits longer than this to be told.
+#: Limit of the time that the list may delay the stop of `rota up`.
 _PATIENCE_S: Final = 2.0
 _MOST_NAMES: Final = 5
 
@@ -48,7 +48,7 @@ class SurvivingTasks:
             found = (await client.list(PODS, selection=Selection(fields="status.phase=Running"))).items
         return [meta.name(pod) for pod in found if (pod.get("spec") or {}).get("nodeName") in self._workers]
 
-    def told(self) -> str:
+    def text(self) -> str:
         """What to add to the last line; nothing if nothing goes on."""
         if not self._names:
             return ""

@@ -1,4 +1,4 @@
-"""The pod that a command line becomes. Pure: words and wishes in, a manifest out."""
+"""The pod manifest of a `rota run` command line. Pure."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `rota run` does: submits a task, stays with it, and ends it when it is itself told to end."""
+"""`rota run`: submits a task, follows it, and deletes it on a signal."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""This side's terminal, given to a command elsewhere: raw while it runs, its size told, its input handed on."""
+"""The local terminal for a remote command: raw mode, size changes and input."""
 
 import asyncio
 import contextlib
