@@ -272,7 +272,8 @@ def in_background(*, store_url: str = "memory://") -> Iterator[str]:
 def _encoded(body: Any) -> bytes:
     if body is None:
         return b""
-    return body if isinstance(body, bytes) else json.dumps(body).encode()
+    # without spaces, as clients write it: only such bodies are recognised by the cache of new pods
+    return body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
 
 
 def _text(value: object) -> str:

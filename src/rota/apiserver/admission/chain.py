@@ -9,17 +9,18 @@ from rota.apiserver.admission.limit_ranger import RANGES, LimitRanger
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES, NamespaceLifecycle
 from rota.apiserver.admission.node_capacity import NodeCapacity
 from rota.apiserver.admission.node_taints import NotReadyTaint
-from rota.apiserver.admission.pod_defaults import DefaultAccount, DefaultTolerations
+from rota.apiserver.admission.pod_defaults import DefaultTolerations
 from rota.apiserver.admission.priority import CLASSES, Priority
 from rota.apiserver.admission.resource_quota import QUOTAS, ResourceQuota
 from rota.apiserver.admission.runtime_classes import RUNTIMES, RuntimeClasses
+from rota.apiserver.admission.service_accounts import ACCOUNTS, ServiceAccounts
 from rota.apiserver.admission.service_addresses import ServiceAddresses
 from rota.apiserver.cache.watch_cache import WatchCache
 from rota.apiserver.interfaces import Admission, Registry
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard
 
 #: Kinds that plugins read on every request, and that are therefore cached.
-FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS)
+FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS, ACCOUNTS)
 
 
 def mutating(
@@ -39,7 +40,7 @@ def mutating(
         *((NotReadyTaint(),) if taint_nodes else ()),
         NamespaceLifecycle(registry, copies[NAMESPACES]),
         LimitRanger(registry, copies[RANGES]),
-        DefaultAccount(),
+        ServiceAccounts(registry, copies[ACCOUNTS]),
         Priority(registry, copies[CLASSES]),
         DefaultTolerations(),
         RuntimeClasses(registry, copies[RUNTIMES]),

@@ -13,6 +13,7 @@ from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
 from rota.apiserver.admission.priority import CLASSES
 from rota.apiserver.admission.resource_quota import QUOTAS
 from rota.apiserver.admission.runtime_classes import RUNTIMES
+from rota.apiserver.admission.service_accounts import ACCOUNTS, DEFAULT
 from rota.apiserver.authorization.nodes import identity
 from rota.apiserver.cache.watch_cache import WatchCache
 from rota.apiserver.interfaces import AdmissionFingerprint, Attributes, Object
@@ -32,17 +33,19 @@ class AdmissionFingerprints:
         self._ranges: Final = copies[RANGES]
         self._quotas: Final = copies[QUOTAS]
         self._classes: Final = (copies[CLASSES], copies[RUNTIMES])
-        #: Counts the changes of priority and runtime classes.
+        self._accounts: Final = copies[ACCOUNTS]
+        #: Counts the changes of priority classes, runtime classes and service accounts.
         self._changes = 0
         self._known: Final[dict[str, tuple[int, AdmissionFingerprint]]] = {}
         for classes in self._classes:
             classes.subscribe(self._note)
+        self._accounts.subscribe(self._note_account)
 
     def of(self, at: Attributes) -> AdmissionFingerprint | None:
         """See `Kinds.admission_fingerprint`: None for namespaces with limits or quotas, and for what nodes create."""
         if at.resource.group_resource != _PODS or at.subresource or at.fresh or identity.node_of(at.user) is not None:
             return None
-        if not all(one.following for one in (self._ranges, self._quotas, *self._classes)):
+        if not all(one.following for one in (self._ranges, self._quotas, self._accounts, *self._classes)):
             return None
         where = at.namespace
         if self._ranges.any(where) or self._quotas.any(where):
@@ -66,3 +69,10 @@ class AdmissionFingerprints:
     def _note(self, old: Object | None, new: Object | None) -> None:
         self._changes += 1
         self._known.clear()
+
+    def _note_account(self, old: Object | None, new: Object | None) -> None:
+        """What exists counts, not what is in it; and the default account is not looked up."""
+        metadata = (new or old or {})["metadata"]
+        if (old is None) != (new is None) and metadata["name"] != DEFAULT:
+            self._changes += 1
+            self._known.pop(metadata["namespace"], None)

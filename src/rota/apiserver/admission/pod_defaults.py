@@ -1,18 +1,13 @@
-"""Pod defaults that depend on the cluster: tolerations of lost nodes for five minutes, and a service account.
-
-No token is mounted automatically.
-"""
+"""Pod defaults that depend on the cluster: tolerations of lost nodes for five minutes."""
 
 from typing import Final
 
 from rota.api.identifiers import GroupResource
-from rota.apiserver.admission.node_capacity import MIRROR
 from rota.apiserver.interfaces import Attributes, Object
 
 _PODS: Final = GroupResource("", "pods")
 _LOST: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PATIENCE_S: Final = 300
-_DEFAULT_ACCOUNT: Final = "default"
 
 
 class DefaultTolerations:
@@ -30,17 +25,6 @@ class DefaultTolerations:
                     "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE_S,
                 }  # fmt: skip
                 spec["tolerations"] = [*tolerations, patience]
-
-
-class DefaultAccount:
-    """Pods have a service account."""
-
-    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Set the default service account; mirror pods have none."""
-        if new is None or old is not None or at.subresource or at.resource.group_resource != _PODS:
-            return
-        if MIRROR not in (new["metadata"].get("annotations") or {}) and not new["spec"].get("serviceAccountName"):
-            new["spec"]["serviceAccountName"] = new["spec"]["serviceAccount"] = _DEFAULT_ACCOUNT
 
 
 def _tolerates(toleration: Object, key: str) -> bool:

@@ -2,26 +2,45 @@
 
 A quota's `status.used` is never too low: a charge is written together with the object, with the quota's revision as a
 precondition, while deletions only lower the real usage. As long as `status.used` allows an object, nothing else is
-read. Before an object is refused, or if there is no record yet, the namespace is counted again. Whether a namespace has
-quotas is read from a cache; the quotas themselves are read from the store, since every charge changes them.
+read. Before an object is refused, or if there is no record yet, the namespace is counted again. The count is cached; it
+is used again until the store's history shows a change of what was counted. Whether a namespace has quotas is read from
+a cache; the quotas themselves are read from the store, since every charge changes them.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rota.api import errors, quotas
 from rota.api.identifiers import GroupResource
+from rota.api.kinds import ResourceType
+from rota.apiserver import stored_form
 from rota.apiserver.cache.watch_cache import WatchCache
 from rota.apiserver.interfaces import Attributes, Object, Registry, Stored, TransactionExtras
-from rota.store.store_interface import Precondition, Put
+from rota.store import errors as store_errors
+from rota.store.store_interface import Precondition, Put, Store
 
 QUOTAS: Final = GroupResource("", "resourcequotas")
 #: Kinds whose updates can increase usage; all others are only counted.
 _GROWING: Final = frozenset({quotas.PODS, quotas.SERVICES, quotas.CLAIMS})
-#: How long a count is used, unless the quota changes; objects that were deleted since still count in it.
+#: How long a count is used if nothing changes: the usage of a pod also depends on the time.
 _COUNT_EVERY_S: Final = 1.0
 _MOST_COUNTS: Final = 1000
+#: How often history is asked whether it is complete; after that the namespace is counted instead.
+_LOOKS: Final = 10
+
+
+@dataclass(slots=True)
+class _Count:
+    """What a namespace used of what a quota limits."""
+
+    #: The revision of the quota.
+    quota: int
+    counted_at: float
+    used: dict[str, int]
+    #: Nothing that was counted has changed up to this revision of the store.
+    revision: int
 
 
 class ResourceQuota:
@@ -30,8 +49,8 @@ class ResourceQuota:
     def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry
         self._copy: Final = copy
-        #: The last count for a quota: its revision, the time, and the amounts.
-        self._counts: Final[dict[str, tuple[int, float, dict[str, int]]]] = {}
+        #: The last count by the key of the quota.
+        self._counts: Final[dict[str, _Count]] = {}
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
         """Forbidden if a quota would be exceeded."""
@@ -87,23 +106,30 @@ class ResourceQuota:
         return Put(quota.key, self._registry.encode({**quota.object, "status": status}))
 
     async def _counted(self, quota: Stored, spec: Object, hard: Mapping[str, int], at: Attributes) -> dict[str, int]:
-        """The real usage. It is cached, so that a client that is refused repeatedly does not have it counted each
-        time.
-        """
+        """The real usage, cached for clients that are refused repeatedly."""
+        counted = self._counted_kinds(hard)
         known = self._counts.get(quota.key)
-        if known is not None and known[0] == quota.revision and 0 <= at.now - known[1] < _COUNT_EVERY_S:
-            return known[2]
-        used = await self._count(spec, hard, at)
+        if known is not None and known.quota == quota.revision and 0 <= at.now - known.counted_at < _COUNT_EVERY_S:
+            prefixes = [stored_form.prefix(one, at.namespace) for one in counted]
+            newest = (await self._registry.store.revision_range()).revision
+            if await _all_unchanged(self._registry.store, prefixes, known.revision, newest):
+                known.revision = max(known.revision, newest)
+                return known.used
+        revision = (await self._registry.store.revision_range()).revision
+        used = await self._count(spec, hard, at, counted)
         if len(self._counts) >= _MOST_COUNTS:
             self._counts.clear()
-        self._counts[quota.key] = (quota.revision, at.now, used)
+        self._counts[quota.key] = _Count(quota.revision, at.now, used, revision)
         return used
 
-    async def _count(self, spec: Object, hard: Mapping[str, int], at: Attributes) -> dict[str, int]:
+    def _counted_kinds(self, hard: Mapping[str, int]) -> list[ResourceType]:
+        return [one for which in quotas.kinds(hard) if (one := self._registry.scheme.preferred(which)) is not None]
+
+    async def _count(
+        self, spec: Object, hard: Mapping[str, int], at: Attributes, known: Sequence[ResourceType]
+    ) -> dict[str, int]:
         """The usage of all limited resources in the namespace."""
         used = dict.fromkeys(hard, 0)
-        kinds = quotas.kinds(hard)
-        known = [one for which in kinds if (one := self._registry.scheme.preferred(which)) is not None]
         listed = await asyncio.gather(*(self._registry.list(one, at.namespace) for one in known))
         for resource, found in zip(known, listed, strict=True):
             which = resource.group_resource
@@ -113,6 +139,29 @@ class ResourceQuota:
                         if name in used:
                             used[name] += amount
         return used
+
+
+async def _all_unchanged(store: Store, prefixes: Sequence[str], after: int, newest: int) -> bool:
+    """Whether no key under these prefixes was written between two revisions."""
+    if newest <= after:
+        return True
+    return all(await asyncio.gather(*(_unchanged(store, prefix, after, newest) for prefix in prefixes)))
+
+
+async def _unchanged(store: Store, prefix: str, after: int, newest: int) -> bool:
+    try:
+        async with store.watch(prefix, after=after) as watch:
+            for _ in range(_LOOKS):
+                watch.nudge()
+                batch = await anext(watch, None)
+                if batch is None or batch.events:
+                    return False
+                if watch.revision >= newest:
+                    return True
+                await asyncio.sleep(0)
+    except (store_errors.Expired, store_errors.FutureRevision, store_errors.SlowWatcher):
+        pass
+    return False
 
 
 def _added(which: GroupResource, new: Object, old: Object | None, *, now: float) -> dict[str, int]:

@@ -5,7 +5,7 @@ creationTimestamp and so on); they are only compared here.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rota.api import fields, gotext, names
@@ -16,6 +16,9 @@ _LABELS: Final = _META.child("labels")
 _ANNOTATIONS: Final = _META.child("annotations")
 _OWNERS: Final = _META.child("ownerReferences")
 _FINALIZERS: Final = _META.child("finalizers")
+_MANAGED: Final = _META.child("managedFields")
+MANAGER_LENGTH: Final = 128
+_SUBRESOURCE_LENGTH: Final = 256
 #: Finalizers without a domain that are older than the rule that they need one.
 STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -34,6 +37,7 @@ def validate(metadata: Mapping[str, Any], resource: ResourceType) -> list[fields
     found += validate_annotations(metadata.get("annotations") or {}, _ANNOTATIONS)
     found += _validate_owners(metadata.get("ownerReferences") or [], _OWNERS)
     found += _validate_finalizers(metadata.get("finalizers") or [], resource)
+    found += _validate_managed_fields(metadata.get("managedFields") or [])
     return found
 
 
@@ -51,6 +55,28 @@ def validate_update(new: Mapping[str, Any], old: Mapping[str, Any], resource: Re
     found += validate_annotations(new.get("annotations") or {}, _ANNOTATIONS)
     found += _validate_owners(new.get("ownerReferences") or [], _OWNERS)
     found += _validate_finalizers_update(new, old, resource)
+    if new.get("managedFields") != old.get("managedFields"):
+        found += _validate_managed_fields(new.get("managedFields") or [])
+    return found
+
+
+def validate_manager(manager: str, path: fields.Path) -> list[fields.FieldError]:
+    """The name of a field manager."""
+    if len(manager.encode()) > MANAGER_LENGTH:
+        return [fields.too_long(path, MANAGER_LENGTH)]
+    if not manager.isprintable():
+        return [fields.invalid(path, manager, "should only contain printable characters")]
+    return []
+
+
+def _validate_managed_fields(entries: Sequence[Mapping[str, Any]]) -> list[fields.FieldError]:
+    """What clients may set in entries that can be read; the others are dropped before (`rota.api.patches.apply`)."""
+    found = []
+    for position, entry in enumerate(entries):
+        path = _MANAGED.index(position)
+        found += validate_manager(entry.get("manager") or "", path.child("manager"))
+        if len((entry.get("subresource") or "").encode()) > _SUBRESOURCE_LENGTH:
+            found.append(fields.too_long(path.child("subresource"), _SUBRESOURCE_LENGTH))
     return found
 
 

@@ -15,6 +15,7 @@ from rota.apiserver.http.requests import Request
 from rota.apiserver.interfaces import Attributes, CustomSchema, LeaderFence, Object, User
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.routing import Route
+from rota.apiserver.strategies.metadata import MANAGER_LENGTH, validate_manager
 from rota.kit import offload
 
 #: Deprecated versions, with the replacement for the warning.
@@ -22,7 +23,6 @@ DEPRECATED: Final = {
     GroupResource("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
     GroupResource("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
-_MANAGER_LENGTH: Final = 128
 _TERM: Final = b"rota-term"
 
 
@@ -174,7 +174,8 @@ _WITH_BODY: Final = frozenset({"create", "update"})
 def wrong_options(query: Mapping[str, str], *, with_body: bool) -> list[fields.FieldError]:
     """The errors in the parameters that writes share, in upstream's order."""
     value = query.get("dryRun", "")
-    wrong = _wrong_manager(query.get("fieldManager", "")) + wrong_dry_run([value] if value else [])
+    manager = validate_manager(query.get("fieldManager", ""), fields.Path("fieldManager"))
+    wrong = manager + wrong_dry_run([value] if value else [])
     return wrong + (bodies.wrong_strictness(query.get("fieldValidation", "")) if with_body else [])
 
 
@@ -183,15 +184,6 @@ def wrong_dry_run(values: Sequence[str]) -> list[fields.FieldError]:
     if all(value == "All" for value in values):
         return []
     return [fields.not_supported(fields.Path("dryRun"), list(values), ["All"])]
-
-
-def _wrong_manager(manager: str) -> list[fields.FieldError]:
-    path = fields.Path("fieldManager")
-    if len(manager) > _MANAGER_LENGTH:
-        return [fields.too_long(path, _MANAGER_LENGTH)]
-    if not manager.isprintable():
-        return [fields.invalid(path, manager, "should only contain printable characters")]
-    return []
 
 
 def _fence(request: Request) -> LeaderFence | None:
@@ -211,4 +203,4 @@ def _fence(request: Request) -> LeaderFence | None:
 def _from_user_agent(agent: str) -> str:
     """The default field manager: the program name in the user agent."""
     program = agent.partition("/")[0]
-    return "".join(character for character in program if character.isprintable())[:_MANAGER_LENGTH]
+    return "".join(character for character in program if character.isprintable())[:MANAGER_LENGTH]
