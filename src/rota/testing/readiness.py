@@ -1,6 +1,8 @@
 """How long a server keeps `/readyz` waiting on a connection of its own while something else is done to it.
 
-A process of its own measures it: a thread of the test would wait for the test's own work as well.
+A process of its own measures it: a thread of the test would wait for the test's own work as well. Where other programs
+keep the machine busy, the same process asks a second, idle server by turns: what that one takes is what the machine
+takes at that time.
 """
 
 import contextlib
@@ -10,8 +12,10 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
+
+import msgspec
 
 from rota.kit import system
 from rota.testing.servers.rota import RotaServer
@@ -19,6 +23,24 @@ from rota.testing.servers.rota import RotaServer
 #: What no request may delay the answer to another connection by, on a machine with nothing else to do.
 BOUND_S: Final = 0.2
 _PAUSE_S: Final = 0.01
+
+
+class Delays(msgspec.Struct, frozen=True):
+    """How long the answers of a server took."""
+
+    count: int
+    worst_s: float
+    #: 99 of 100 answers took no longer.
+    p99_s: float
+
+    def __str__(self) -> str:
+        return f"{self.count} answers, 99 of 100 within {self.p99_s * 1000:.0f} ms, worst {self.worst_s * 1000:.0f} ms"
+
+
+def summary(took_s: Sequence[float]) -> Delays:
+    """The figures of some answers; of fewer than a hundred the slowest counts twice."""
+    ordered = sorted(took_s)
+    return Delays(len(ordered), ordered[-1], ordered[-(len(ordered) // 100) - 1])
 
 
 class Readiness:
@@ -31,37 +53,56 @@ class Readiness:
 
     def worst_s(self, work: Callable[[], object]) -> float:
         """The longest that an answer took while `work` ran."""
-        command = [sys.executable, "-m", __name__, str(self._server.port), str(self._server.certificate)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as watcher:
-            assert watcher.stdin is not None
-            assert watcher.stdout is not None
-            try:
-                assert watcher.stdout.readline() == "begun\n"
-                work()
-            finally:
-                watcher.stdin.close()
-            return float(watcher.stdout.readline())
+        return _measured(work, self._server)[0].worst_s
 
 
-def _watch(port: int, certificate: str) -> float:
-    """The longest answer until the standard input ends."""
+def compared(work: Callable[[], object], server: RotaServer, *, idle: RotaServer) -> tuple[Delays, Delays]:
+    """The answers of a server while `work` ran, and those of an idle one at the same time."""
+    attacked, quiet = _measured(work, server, idle)
+    return attacked, quiet
+
+
+def _measured(work: Callable[[], object], *servers: RotaServer) -> list[Delays]:
+    arguments = [text for one in servers for text in (str(one.port), str(one.certificate))]
+    command = [sys.executable, "-m", __name__, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdin is not None
+        assert watcher.stdout is not None
+        try:
+            assert watcher.stdout.readline() == "begun\n"
+            work()
+        finally:
+            watcher.stdin.close()
+        return msgspec.json.decode(watcher.stdout.readline(), type=list[Delays])
+
+
+def _watch(servers: Sequence[tuple[int, str]]) -> list[Delays]:
+    """How long servers take to answer, asked by turns until the standard input ends."""
     clock = system.SystemClock()
-    tls = ssl.create_default_context(cafile=certificate)
-    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=120, context=tls)
-    worst_s = 0.0
-    connection.connect()
-    with contextlib.closing(connection):
+    took_s: list[list[float]] = [[] for _ in servers]
+    with contextlib.ExitStack() as opened:
+        connections = [opened.enter_context(contextlib.closing(_connected(*one))) for one in servers]
         sys.stdout.write("begun\n")
         sys.stdout.flush()
-        while not select.select([sys.stdin], [], [], _PAUSE_S)[0]:
-            start = clock.monotonic()
-            connection.request("GET", "/readyz")
-            answer = connection.getresponse()
-            answer.read()
-            worst_s = max(worst_s, clock.monotonic() - start)
-            assert answer.status == http.HTTPStatus.OK, "the server is not ready"
-    return worst_s
+        while not took_s[0] or not select.select([sys.stdin], [], [], _PAUSE_S)[0]:
+            for connection, times in zip(connections, took_s, strict=True):
+                start = clock.monotonic()
+                connection.request("GET", "/readyz")
+                answer = connection.getresponse()
+                answer.read()
+                times.append(clock.monotonic() - start)
+                assert answer.status == http.HTTPStatus.OK, "the server is not ready"
+    return [summary(one) for one in took_s]
+
+
+def _connected(port: int, certificate: str) -> http.client.HTTPSConnection:
+    tls = ssl.create_default_context(cafile=certificate)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=120, context=tls)
+    connection.connect()
+    return connection
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{_watch(int(sys.argv[1]), sys.argv[2])}\n")
+    given = sys.argv[1:]
+    found = _watch([(int(port), file) for port, file in zip(given[::2], given[1::2], strict=True)])
+    sys.stdout.write(f"{msgspec.json.encode(found).decode()}\n")
