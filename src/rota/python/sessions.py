@@ -460,7 +460,9 @@ def _read(outcome: Returned | Raised, text: str, name: str) -> tuple[Any, BaseEx
             return task_runner.read(text), None
         return None, _raised(json.loads(text))
     except Exception as problem:  # noqa: BLE001 - unpickling runs what it likes
-        return None, NoResult(f"what {name} left cannot be read here: {type(problem).__name__}: {problem}", task=name)
+        lost = NoResult(f"what {name} left cannot be read here: {type(problem).__name__}: {problem}", task=name)
+        lost.__cause__ = problem
+        return None, lost
 
 
 def _raised(record: Mapping[str, str]) -> BaseException:

@@ -405,6 +405,7 @@ def _read_call(given: _Given) -> Any:
             "or name another environment with python=..."
         ) from None
     except Exception as problem:  # noqa: BLE001 - unpickling runs what it likes
+        sys.stderr.write(_written(problem))
         raise Problem(f"{name} could not be read here: {type(problem).__name__}: {problem}") from None
 
 
@@ -440,6 +441,7 @@ def main() -> int:
         left.problem(str(problem))
         return UNSENDABLE
     except Exception as problem:  # noqa: BLE001 - pickling runs what it likes
+        sys.stderr.write(_written(problem))
         left.problem(f"what {given.task['name']} has returned cannot be sent: {type(problem).__name__}: {problem}")
         return UNSENDABLE
     return 0

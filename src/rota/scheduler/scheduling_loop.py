@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from rota.api.errors import ApiError
 from rota.client.events.recorder import EventRecorder
+from rota.client.transports.transport import TransportError
 from rota.columns.pods import PodInfo
 from rota.kit import logs
 from rota.kit.clock import Clock
@@ -219,8 +221,7 @@ class SchedulingLoop:
                 # The cluster and the nominations may have changed meanwhile.
                 evaluation = cycle.evaluate(pod, nominations=using.queue.nominations())
             await self._decide(cycle, evaluation, pod, avoiding, advice)
-        except Exception as error:
-            log.exception("attempt failed", error=error, pod=pod.key)
+        except Exception as error:  # noqa: BLE001 - one pod must not stop the others; `_fail` logs it
             self.using.cache.forget(pod.uid)
             self._fail(pod, fit_errors.of_status(statuses.fault(error)))
 
@@ -383,6 +384,8 @@ class SchedulingLoop:
 
     def _fail(self, pod: PodInfo, refusal: FitError) -> None:
         using = self.using
+        if refusal.error:
+            _log_failure(pod, refusal)
         now = using.clock.monotonic()
         began = self._began.pop(pod.uid, _StartedAttempt(now, 1, now))
         self._tried.pop(pod.uid, None)
@@ -393,8 +396,6 @@ class SchedulingLoop:
         )
         if queued is None:
             return
-        if refusal.error:
-            log.warning("attempt failed", pod=pod.key, message=refusal.message)
         nominated = self._make_room(queued.pod, refusal.room) if refusal.room is not None else None
         note = PodStatusPatch(condition=(refusal.reason, refusal.message), nominated=nominated)
         using.notes.write(queued.pod, note)
@@ -434,3 +435,12 @@ class SchedulingLoop:
         self.using.recorder.event(
             object_references.of_pod(pod), "Warning", "FailedScheduling", told, action="Scheduling"
         )
+
+
+def _log_failure(pod: PodInfo, refusal: FitError) -> None:
+    """With the traceback of what a plugin raised; what the API refuses, or does not answer, is told in a line."""
+    error = refusal.status.error
+    if error is None or isinstance(error, ApiError | TransportError):
+        log.warning("attempt failed", pod=pod.key, message=refusal.message)
+    else:
+        log.exception("attempt failed", error=error, pod=pod.key, plugin=refusal.status.plugin, message=refusal.message)

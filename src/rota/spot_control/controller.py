@@ -234,8 +234,8 @@ class SpotController:
             moves = [] if leaving else await self._returning.look()
             # a look at a large cluster takes a while
             moves = [one for one in moves if one.target not in self._departures.tainted_nodes]
-        except Exception as problem:  # noqa: BLE001 - whatever is wrong with it, notices are heeded
-            log.warning("nobody could be sent back to spot machines", error=problem)
+        except Exception as problem:  # whatever is wrong with it, notices are heeded
+            log.exception("nobody could be sent back to spot machines", error=problem)
         for move in moves:
             self._place_reservations.add(move.document, move.target)
         if moves:

@@ -88,8 +88,8 @@ class PlacementSearch:
         if wanted and (not wanted <= self._looked_for or now >= self._looked_at + _LOOK_AGAIN_S):
             try:
                 await self._look(urgent, list(seekers.values()))
-            except Exception as problem:  # noqa: BLE001 - whatever is wrong with plans, pods leave in time
-                log.warning("places could not be looked for", error=problem)
+            except Exception as problem:  # whatever is wrong with plans, pods leave in time
+                log.exception("places could not be looked for", error=problem)
                 return now + _AGAIN_S
             self._looked_for, self._looked_at = wanted, now
         missing = sum(not self._place_reservations.node(uid) for uid in wanted)

@@ -376,9 +376,9 @@ class Agent:
             if pod["spec"].get("volumes"):
                 self._workspaces.prepare(pod)
                 await volumes.prepare(pod, self._volumes / uid, references=self._references, settings=self._hardware)
-        except Exception as problem:  # noqa: BLE001 - whatever it is, the pod must not wait for ever
+        except Exception as problem:  # whatever it is, the pod must not wait for ever
             if not isinstance(problem, volumes.VolumeError):
-                log.warning("folders not made", pod=meta.qualified_name(pod), error=problem)
+                log.exception("folders not made", error=problem, pod=meta.qualified_name(pod))
             self._happened(machine_events.VolumesFailed(now=self._clock.now(), uid=uid, message=str(problem)))
         else:
             self._happened(machine_events.VolumesReady(now=self._clock.now(), uid=uid))
@@ -439,10 +439,10 @@ class Agent:
             if launch.last_words:
                 termination_message.prepare(self._volumes / wanted.uid, launch)
             await self._runtime.start(launch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the container must not wait for ever
+        except Exception as error:  # whatever it is, the container must not wait for ever
             problem = error if isinstance(error, LaunchError) else LaunchError("CreateContainerError", str(error))
             if problem is not error:
-                log.warning("container not started", pod=wanted.uid, container=wanted.container, error=error)
+                log.exception("container not started", error=error, pod=wanted.uid, container=wanted.container)
             event = machine_events.StartFailed(
                 now=self._clock.now(),
                 reason=problem.reason,
@@ -520,7 +520,9 @@ class Agent:
                     ports=_ports(container),
                     address=addresses.of(pod, self._hardware.address),
                 )
-        except Exception as problem:  # noqa: BLE001 - whatever goes wrong, the hook has ended
+        except Exception as problem:  # whatever goes wrong, the hook has ended
+            if not isinstance(problem, OSError | TimeoutError | LaunchError):
+                log.exception("hook failed", error=problem, pod=wanted.uid, container=wanted.container)
             answer = probes.Answer(False, str(problem) or type(problem).__name__)
         done = machine_events.HookDone(
             now=self._clock.now(),

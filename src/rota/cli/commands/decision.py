@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -143,6 +144,7 @@ def _scenarios(files: tuple[Path, ...], configured: Loaded) -> Iterator[tuple[st
         except UserError:
             raise
         except Exception as error:  # noqa: BLE001 - one line must not take the others with it
+            traceback.print_exception(error)
             yield name, f"Rota failed on this, please report it: {type(error).__name__}: {error}"
 
 

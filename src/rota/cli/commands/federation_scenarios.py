@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
@@ -37,6 +38,7 @@ def _answer(line: bytes, number: int) -> dict[str, Any]:
     except decisions.ScenarioError as error:
         return {"id": name, "error": f"line {number}: {error}"}
     except Exception as error:  # noqa: BLE001 - one line must not take the others with it
+        traceback.print_exception(error)
         why = f"Rota failed on this, please report it: {type(error).__name__}: {error}"
         return {"id": name, "error": f"line {number}: {why}"}
 

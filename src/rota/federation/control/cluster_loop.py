@@ -8,6 +8,7 @@ import msgspec
 
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object
 from rota.federation import kinds, object_names
 from rota.federation.control import members, summaries
@@ -18,6 +19,7 @@ from rota.federation.failover.cluster_health import Threshold
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
+from rota.kit.errors import UserError
 
 log = logs.get(__name__)
 
@@ -115,8 +117,12 @@ class ClusterLoop:
                 nodes = (await once.list(_NODES)).items
                 pods = (await once.list(_PODS)).items
                 version = await once.request("GET", "/version")
-        except Exception as error:  # noqa: BLE001 - whatever a member does, it is its own health that suffers
-            log.info("a member does not answer", cluster=meta.name(cluster), error=f"{type(error).__name__}: {error}")
+        except Exception as error:  # whatever a member does, it is its own health that suffers
+            if isinstance(error, errors.ApiError | TransportError | UserError | OSError | TimeoutError):
+                said = f"{type(error).__name__}: {error}"
+                log.info("a member does not answer", cluster=meta.name(cluster), error=said)
+            else:
+                log.exception("the answers of a member cannot be used", error=error, cluster=meta.name(cluster))
             unreachable = not isinstance(error, errors.ApiError)
             condition |= {
                 "status": "False",

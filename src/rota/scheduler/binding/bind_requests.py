@@ -229,8 +229,11 @@ class BindRequestQueue:
             bound_to = (pod.get("spec") or {}).get("nodeName") or ""
         except errors.NotFound as gone:
             return _refused(gone)
-        except Exception as problem:  # noqa: BLE001 - an answer that cannot be understood is none
-            log.info("pod cannot be read", pod=binding.key, error=problem)
+        except Exception as problem:  # an answer that cannot be understood is none
+            if isinstance(problem, ApiError | TransportError):
+                log.info("pod cannot be read", pod=binding.key, error=problem)
+            else:
+                log.exception("pod cannot be read", error=problem, pod=binding.key)
             return None
         return SUCCESS if same and bound_to == binding.node else _refused(error)
 

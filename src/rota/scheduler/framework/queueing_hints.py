@@ -3,16 +3,23 @@
 The queue itself, with its times and backoff, is in `rota.scheduler.queue`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from rota.columns.pods import PodInfo
+from rota.kit import logs
 from rota.scheduler.framework.events import EVERYTHING, ClusterEvent, Hint, Subscription
 from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.runtime import Framework, guarded
 from rota.scheduler.framework.status import SUCCESS, Status
 
-#: Plugins at these points can refuse a pod, so their subscriptions matter.
+log = logs.get(__name__)
+
+#: Hints that raised once: they are asked for every waiting pod at every event, and told of once.
+_failed_hints: WeakSet[Callable[..., Hint]] = WeakSet()
+
+#: Plugins at these points can turn a pod away, so what wakes it matters.
 REJECTING = (
     ExtensionPoint.PRE_ENQUEUE,
     ExtensionPoint.PRE_FILTER,
@@ -90,5 +97,8 @@ def _helps(subscription: Subscription, pod: PodInfo, old: Any, new: Any) -> bool
         return True
     try:
         return subscription.hint(pod, old, new) is Hint.QUEUE
-    except Exception:  # noqa: BLE001 - plugins are other people's code, and their doubts are the pod's benefit
+    except Exception as error:  # plugins are other people's code, and their doubts are the pod's benefit
+        if subscription.hint not in _failed_hints:
+            _failed_hints.add(subscription.hint)
+            log.exception("queueing hint failed", error=error, pod=pod.key, hint=repr(subscription.hint))
         return True

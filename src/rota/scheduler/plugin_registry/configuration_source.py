@@ -150,8 +150,11 @@ class LiveConfiguration:
         try:
             loaded = self._source.load()
             self.apply(loaded)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with the files, the configuration in force stays
-            log.error("scheduler configuration not loaded, the previous one stays in force", error=error)
+        except Exception as error:  # whatever is wrong with the files, the configuration in force stays
+            if isinstance(error, UserError):
+                log.error("scheduler configuration not loaded, the previous one stays in force", error=error)
+            else:
+                log.exception("scheduler configuration not loaded, the previous one stays in force", error=error)
             self.refused(str(error))
             return
         self.loaded = loaded

@@ -4,11 +4,14 @@ PreEnqueue plugins may hold a pod back. A QueueSort plugin that raises holds its
 stop the others. The reason is kept in the entry.
 """
 
+from rota.kit import logs
 from rota.scheduler.framework import queueing_hints
 from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.status import SUCCESS, fault
 from rota.scheduler.queue.entries import QueuedPod
+
+log = logs.get(__name__)
 
 
 class PreEnqueueGate:
@@ -26,6 +29,8 @@ class PreEnqueueGate:
         if self._gated:
             answer = queueing_hints.admit(self._framework, queued.pod, first=queued.gate)
             if not answer.ok:
+                if answer.error is not None and queued.gate != answer.plugin:  # told once, not at every event
+                    log.exception("PreEnqueue failed", error=answer.error, pod=queued.pod.key, plugin=answer.plugin)
                 queued.gate, queued.held = answer.plugin, answer
                 return False
         queued.gate, queued.held = "", SUCCESS
@@ -35,8 +40,10 @@ class PreEnqueueGate:
         """Compute the sort key of a pod; returns whether that was possible."""
         try:
             queued.sort_key = self._sorter.sort_key(queued.pod, queued.queued_at)
-        except Exception as error:  # noqa: BLE001 - plugins are other people's code
+        except Exception as error:  # plugins are other people's code
             name: str = self._sorter.name
+            if queued.gate != name:
+                log.exception("QueueSort failed", error=error, pod=queued.pod.key, plugin=name)
             queued.gate, queued.held = name, fault(error, plugin=name)
             return False
         return True

@@ -269,6 +269,7 @@ class Shim:
         try:
             answer = verbs[request["do"]](request)
         except Exception as problem:  # noqa: BLE001 - one request must not end what others run
+            traceback.print_exc()
             answer = {"error": f"{type(problem).__name__}: {problem}"}
         files: list[int] = answer.pop("files", [])
         self._send(connection, {"n": request.get("n"), **answer}, files)
