@@ -166,7 +166,8 @@ from rota.cli import commands as acts
 for one in pkgutil.iter_modules(acts.__path__):
     importlib.import_module(f"rota.cli.commands.{one.name}")
 servers = {"rota.assembly", "rota.control_plane", "rota.apiserver.server.app", "rota.controllers.controller_registry",
-"rota.worker.agent"} print(json.dumps(sorted(servers & sys.modules.keys())))
+"rota.worker.agent"}
+print(json.dumps(sorted(servers & sys.modules.keys())))
 """
     done = run(sys.executable, "-c", script)
     assert done.returncode == 0, done.stderr

@@ -31,7 +31,14 @@ async def master(data: Path, dispatch: str = dispatch_mode.PULL) -> AsyncIterato
     clock, rng = system.SystemClock(), system.rng()
     store = await store_factory.open_store(f"sqlite:///{data}/store.db", time=clock, rng=rng)
     settings = control_plane.Settings(
-        data=data / "master", port=0, workers=2, worker_prefix="w", workers_apart=True, dispatch=dispatch
+        data=data / "master",
+        port=0,
+        workers=2,
+        worker_prefix="w",
+        workers_apart=True,
+        dispatch=dispatch,
+        # the tasks look for files in the test's own folder, which only its user can read
+        run_as="root" if os.geteuid() == 0 else "",
     )
     try:
         async with asyncio.timeout(PATIENCE_S), control_plane.running(store, settings) as facts:
