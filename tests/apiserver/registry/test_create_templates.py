@@ -43,17 +43,17 @@ def _but_for_itself(obj: dict[str, Any]) -> dict[str, Any]:
 async def test_later_copies_of_a_pod_equal_the_first(
     api: ApiServer, metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cast, filled = CreateTemplateCache.cast, list[bytes]()
+    fill, filled = CreateTemplateCache.fill_template, list[bytes]()
 
     def noted(self: CreateTemplateCache, *args: Any, **more: Any) -> bytes | None:
-        found = cast(self, *args, **more)
+        found = fill(self, *args, **more)
         filled.extend([found] if found is not None else [])
         return found
 
-    monkeypatch.setattr(CreateTemplateCache, "cast", noted)
+    monkeypatch.setattr(CreateTemplateCache, "fill_template", noted)
     answers = [await api.post(PODS, pod(f"p{number}", **metadata)) for number in range(5)]
     assert [answer.code for answer in answers] == [201] * 5
-    assert len(filled) == 3  # the first is looked at, and so is the second, from which the others are cast
+    assert len(filled) == 3  # the first is looked at, and so is the second, from which the others are filled
     assert len({answer.json["metadata"]["uid"] for answer in answers}) == 5
     assert [answer.json["metadata"]["name"] for answer in answers] == [f"p{number}" for number in range(5)]
     first, *others = [_but_for_itself(answer.json) for answer in answers]

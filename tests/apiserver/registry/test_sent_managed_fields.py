@@ -37,7 +37,7 @@ def owners(obj: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(one["manager"], one["fieldsV1"]) for one in obj["metadata"]["managedFields"]]
 
 
-OWN = [("me", {"f:data": {".": {}, "f:x": {}}})]
+OWN: list[tuple[str, Any]] = [("me", {"f:data": {".": {}, "f:x": {}}})]
 
 
 @pytest.mark.parametrize("entry", MALFORMED.values(), ids=MALFORMED)

@@ -4,10 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from rota import assembly, control_plane
-from rota.apiserver.admission.unenforced import Mode
-from rota.federation.control.federation import Settings
-
 #: What a federation's control plane looks after itself. Workloads are for its members, and so are the accounts and
 #: certificates of namespaces: policies would propagate them, and members have their own.
 _CONTROLLERS: Final = "certificates,event-expiry,garbage,namespaces,role-aggregation"
@@ -26,6 +22,11 @@ def up(
     ready: Callable[[dict[str, str]], None],
 ) -> None:
     """Run a control plane until a signal asks to stop."""
+    # Not above: the other commands of this folder ask servers and load none.
+    from rota import assembly, control_plane  # noqa: PLC0415
+    from rota.apiserver.admission.unenforced import Mode  # noqa: PLC0415
+    from rota.federation.control.federation import Settings  # noqa: PLC0415
+
     settings = control_plane.Settings(
         data=folder,
         port=port,

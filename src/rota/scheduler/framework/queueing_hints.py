@@ -19,7 +19,7 @@ log = logs.get(__name__)
 #: Hints that raised once: they are asked for every waiting pod at every event, and told of once.
 _failed_hints: WeakSet[Callable[..., Hint]] = WeakSet()
 
-#: Plugins at these points can turn a pod away, so what wakes it matters.
+#: Plugins at these points can refuse a pod, so their subscriptions matter.
 REJECTING = (
     ExtensionPoint.PRE_ENQUEUE,
     ExtensionPoint.PRE_FILTER,
