@@ -1,8 +1,8 @@
-"""Fills Secrets of type `kubernetes.io/service-account-token`: for programs elsewhere that cannot renew a token.
+"""Fills Secrets of type `kubernetes.io/service-account-token`, for programs that cannot renew a token.
 
-Such a Secret names its account in an annotation. It gets a token that is bound to it, so deleting the Secret, or the
-account, ends the token; the authority that vouches for the API server; and the namespace. A Secret whose account does
-not exist, or is another one of the same name by now, is deleted, as upstream does.
+Such a Secret names its account in an annotation. It gets a token that is bound to the Secret, the CA bundle of the API
+server, and the namespace. Deleting the Secret or the account invalidates the token. A Secret whose account does not
+exist, or was replaced by another of the same name, is deleted, as upstream does.
 """
 
 import base64
@@ -24,15 +24,15 @@ ACCOUNTS: Final = ("", "v1", "serviceaccounts")
 TYPE: Final = "kubernetes.io/service-account-token"
 NAME: Final = "kubernetes.io/service-account.name"
 UID: Final = "kubernetes.io/service-account.uid"
-#: The longest that a TokenRequest takes: 136 years.
+#: The longest lifetime that a TokenRequest accepts: 136 years.
 _LIFETIME_S: Final = 1 << 32
 
 
 class AccountSecretController:
-    """Looks after the Secrets of service accounts."""
+    """Fills and deletes the token Secrets of service accounts."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, bundle: str, metrics: Metrics | None = None) -> None:
-        """`bundle` is the authorities' certificates as PEM."""
+        """`bundle` is the CA certificates as PEM."""
         self._client: Final = client
         self._bundle: Final = bundle
         self._frame: Final = Reconciler[Key](
@@ -42,7 +42,7 @@ class AccountSecretController:
         self._accounts: Final = self._frame.follow(ACCOUNTS, self._account_changed, metadata_only=True)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         await self._frame.run()
 
     def _changed(self, key: Key, _: Object | None, new: Object | None) -> None:
@@ -80,7 +80,7 @@ class AccountSecretController:
                 SECRETS, {**secret, "metadata": {**metadata, "annotations": annotations}, "data": data}
             )
         except (errors.NotFound, errors.Conflict):
-            return  # the watch tells what has become of it
+            return  # the watch reports the new state
         log.info("token put into a secret", secret=str(key), account=meta.name(account))
 
     async def _token(self, key: Key, secret: Object, account: Object) -> str:

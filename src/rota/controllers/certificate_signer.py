@@ -1,7 +1,7 @@
-"""Which requests for certificates are as their signer wants them, and what is signed then. Pure.
+"""Which certificate requests satisfy their signer, and what is signed. Pure.
 
-The three signers are upstream's (`pkg/apis/certificates/helpers.go`, 1.33): clients of the API server, workers as such
-clients, and workers as servers.
+The three signers are upstream's (`pkg/apis/certificates/helpers.go`, 1.33): clients of the API server, kubelet clients,
+and kubelet servers.
 """
 
 import ipaddress
@@ -16,17 +16,17 @@ from rota.pki.signing_requests import Request
 CLIENT: Final = "kubernetes.io/kube-apiserver-client"
 WORKER_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 WORKER_SERVING: Final = "kubernetes.io/kubelet-serving"
-#: Where our API server says from which address a request for such a certificate came.
+#: Annotation in which the API server records the address that a request came from.
 CLIENT_ADDRESS: Final = "rota.dev/client-address"
 
-#: Where a worker writes the hash of the key of its client certificate, on its node.
+#: Annotation of a node with the hash of its worker's client key.
 KEY_ANNOTATION: Final = "rota.dev/client-key"
 
 NODE_PREFIX: Final = "system:node:"
 NODES: Final = ("system:nodes",)
 _COMMON: Final = frozenset({"digital signature", "key encipherment"})
 
-#: What is wrong with a request, or nothing.
+#: What is wrong with a request; empty if it is valid.
 Check: TypeAlias = Callable[[Request, Collection[str]], str]
 
 
@@ -62,10 +62,10 @@ def _worker_serving(request: Request, usages: Collection[str]) -> str:
 
 
 def may_serve(request: Request, come_from: Collection[str], *, reserved: Collection[IpAddress]) -> bool:
-    """Whether a worker may have this certificate for its endpoint without a person's consent.
+    """Whether a worker's serving certificate may be approved automatically.
 
-    A worker chooses its name and tells its own addresses, so neither proves anything: a name could be a master's. What
-    the API server saw itself is the address that the request came from.
+    A worker chooses its own name and reports its own addresses, so neither proves anything: the name could be a
+    master's. The only verified fact is the address from which the API server received the request.
     """
     proved = {_plain(ipaddress.ip_address(one)) for one in come_from}
     wanted = {_plain(one) for one in request.names.addresses}
@@ -73,19 +73,21 @@ def may_serve(request: Request, come_from: Collection[str], *, reserved: Collect
 
 
 def _plain(address: IpAddress) -> IpAddress:
-    """An IPv4 address as such, also where a socket for both families has seen it."""
+    """An IPv4 address, also if a dual-stack socket reported it as an IPv4-mapped IPv6 address."""
     return getattr(address, "ipv4_mapped", None) or address
 
 
 def _wants(usages: Collection[str], purpose: str) -> str:
-    """The purpose and a signature, perhaps encipherment (for RSA), and nothing else."""
+    """Whether the usages are the purpose and digital signature, optionally key encipherment (for RSA), and nothing
+    else.
+    """
     wanted = frozenset(usages)
     if not {purpose, "digital signature"} <= wanted <= _COMMON | {purpose}:
         return f"usages did not match: want digital signature, {purpose}, and key encipherment at most"
     return ""
 
 
-#: By the name of the signer: what it makes of the request, and what its certificates are good for.
+#: Signers by name: how each checks a request, and the usages of its certificates.
 SIGNERS: Final[Mapping[str, tuple[Check, Purpose]]] = {
     CLIENT: (_client, Purpose.CLIENT),
     WORKER_CLIENT: (_worker_client, Purpose.CLIENT),

@@ -1,11 +1,10 @@
-"""Approves workers' requests for certificates, signs what is approved, and clears away what is over.
+"""Approves workers' CertificateSigningRequests, signs approved ones, and deletes old ones.
 
-A request for a client certificate is approved by itself if it is a worker's, as such a request must be, and its sender
-may have it: a newcomer with a join token its first one (`nodeclient`), a worker its own next one (`selfnodeclient`); a
-SubjectAccessReview decides, as upstream. Unlike upstream, a newcomer does not get the name of a worker that is there,
-unless the request is signed with that one's key. One for a worker's endpoint is approved by itself if the worker asks
-for its own, and for nothing but the address that it asks from, which is all that it can prove
-(`certificate_signer.may_serve`). Everything else waits for a person.
+A client certificate request is approved automatically if it has the form of a worker's and a SubjectAccessReview allows
+it: the first one with a join token (`nodeclient`), or renewal by the worker itself (`selfnodeclient`), as upstream.
+Unlike upstream, a request with a join token does not get the name of an existing worker, unless it is signed with that
+worker's key. A serving certificate request is approved automatically if the worker asks for its own name and only for
+the address that the request came from (`certificate_signer.may_serve`). All other requests wait for manual approval.
 """
 
 import base64
@@ -30,20 +29,20 @@ log = logs.get(__name__)
 
 REQUESTS: Final = ("certificates.k8s.io", "v1", "certificatesigningrequests")
 _REVIEWS: Final = ("authorization.k8s.io", "v1", "subjectaccessreviews")
-#: The longest that a certificate may be good for.
+#: The longest lifetime of a certificate.
 LIFETIME_S: Final = YEAR_S
-#: That of a worker's, which renews it by itself.
+#: Lifetime of a worker's certificate, which the worker renews.
 WORKER_LIFETIME_S: Final = 7 * DAY_S
-#: How long a worker may take from its first certificate to its node.
+#: How long after its first certificate a worker may take to create its node.
 _REGISTERING_S: Final = 60.0
 NODES: Final = ("", "v1", "nodes")
-#: How long requests stay for people to look at, by what has become of them.
+#: How long requests are kept, by their state.
 _DONE_S: Final = 3600.0
 _PENDING_S: Final = 24 * 3600.0
 
 
 class CertificateController:
-    """Looks after CertificateSigningRequests."""
+    """Approves, signs and deletes CertificateSigningRequests."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class CertificateController:
         reserved: Collection[IpAddress] = (),
         metrics: Metrics | None = None,
     ) -> None:
-        """`reserved` are addresses that workers never get: those that masters are reached by."""
+        """`reserved` are addresses of masters, which no worker's certificate may contain."""
         self._reserved: Final = reserved
         self._client: Final = client
         self._authority: Final = authority
@@ -66,7 +65,7 @@ class CertificateController:
         self._requests: Final = self._frame.follow(REQUESTS, self._changed)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         await self._frame.run()
 
     def _changed(self, key: Key, _: Object | None, new: Object | None) -> None:
@@ -84,11 +83,11 @@ class CertificateController:
                 return None
             await self._advance(request)
         except (errors.NotFound, errors.Conflict):
-            return None  # somebody else was here: the watch tells what has become of it
+            return None  # a conflicting write: the watch reports the new state
         return left_s
 
     async def _advance(self, request: Object) -> None:
-        """The next step of a request, if it is ours to take."""
+        """Take the next step of a request, if this controller is responsible for it."""
         states = _states(request)
         spec, status = request["spec"], request.get("status") or {}
         if (
@@ -146,10 +145,10 @@ class CertificateController:
             log.info("certificate request left to people", request=meta.name(request), user=spec.get("username", ""))
 
     async def _taken(self, request: Object, wanted: Request) -> str:
-        """Why a newcomer does not get a worker's name; empty if it is free, or its holder asks.
+        """Why a new worker does not get this name; empty if the name is free, or its present holder signed the request.
 
-        A join token says that its bearer may become a worker, not that it may become one that is there. Only the holder
-        of that one's key, whose certificate may have expired meanwhile, can have signed a request with it.
+        A join token allows its bearer to become a new worker, not to replace an existing one. Only the holder of the
+        existing worker's key can have signed the request with it, even if its certificate has expired.
         """
         name = wanted.subject.common_name.removeprefix(certificate_signer.NODE_PREFIX)
         key = pinning.pin_of_key(wanted.public_key)
@@ -166,7 +165,7 @@ class CertificateController:
         )
 
     def _is_given(self, other: Object, request: Object, wanted: Request, key: str) -> bool:
-        """Whether another request has brought the same name a moment ago, so that its node may be about to come."""
+        """Whether another request was issued the same name recently, so that its node may be about to appear."""
         spec = other["spec"]
         if meta.uid(other) == meta.uid(request) or spec["signerName"] != certificate_signer.WORKER_CLIENT:
             return False
@@ -181,7 +180,7 @@ class CertificateController:
         return same and pinning.pin_of_key(asked.public_key) != key
 
     async def _may(self, spec: Object, subresource: str) -> bool:
-        """Whether the sender of a request may have such a certificate."""
+        """Whether the requester is authorized for such a certificate."""
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -221,7 +220,7 @@ def _conditions(request: Object) -> list[dict[str, Any]]:
 
 
 def _due(request: Object) -> float:
-    """When a request is of no more use to anybody."""
+    """When a request may be deleted."""
     settled = [times.parse(one["lastUpdateTime"]) for one in _conditions(request) if one.get("lastUpdateTime")]
     if settled:
         return max(settled) + _DONE_S

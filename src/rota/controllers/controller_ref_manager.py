@@ -1,10 +1,10 @@
-"""Which objects belong to an owner: those that its selector selects, and no others.
+"""Adopts and releases objects by their owner's selector.
 
-What bears no controller's name and is selected gets the owner's (adoption); what bears the owner's and is no longer
-selected loses it (release). Every such write names the uid of its object, so that a namesake is left alone, and before
-the first adoption the owner is read again: one that was deleted meanwhile adopts nothing. The rules are upstream's
-(`pkg/controller/controller_ref_manager.go`, 1.36); but orphans are gone through only where there is news of one that an
-owner selects, or of the owner: there may be thousands that are nobody's business.
+A selected object without a controller gets the owner's reference (adoption). An owned object that is no longer selected
+loses it (release). Every write carries the uid of the object, so that another object of the same name is not changed.
+Before the first adoption the owner is read again: a deleted owner adopts nothing. The rules are upstream's
+(`pkg/controller/controller_ref_manager.go`, 1.36), except that orphans are examined only when a selected orphan or the
+owner has changed, because there may be thousands of unrelated orphans.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,24 +24,24 @@ log = logs.get(__name__)
 
 BY_CONTROLLER: Final = "controller"
 BY_NAMESPACE: Final = "namespace"
-#: What the informer of owners has to index, and that of what they own.
+#: Indexes that the informers of owners and of owned objects need.
 OWNERS: Final = {BY_NAMESPACE: by_namespace}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerKind:
-    """The kind of a controller's owners, as references and events write it."""
+    """The kind of a controller's owners, as references and events contain it."""
 
     api_version: str
     kind: str
     target: Target
 
     def complete(self, obj: Mapping[str, Any]) -> Object:
-        """An object with its apiVersion and kind, which those from lists lack."""
+        """An object with its apiVersion and kind, which items of lists lack."""
         return {**obj, "apiVersion": self.api_version, "kind": self.kind}
 
     def owner_of(self, obj: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """The reference by which one of this kind controls an object, if one does."""
+        """The reference of an object to its controller, if that is of this kind."""
         found = meta.controller_of(obj) if obj is not None else None
         if found is None or found.get("kind") != self.kind:
             return None
@@ -50,13 +50,13 @@ class OwnerKind:
 
 
 def by_controller(obj: Mapping[str, Any]) -> Iterable[str]:
-    """Files an object under its controller's uid; one without under its namespace (see `orphans`)."""
+    """Index key: the controller's uid, or the namespace for an object without a controller (see `orphans`)."""
     found = meta.controller_of(obj)
     return (orphans(meta.namespace(obj)) if found is None else str(found.get("uid", "")),)
 
 
 def orphans(namespace: str) -> str:
-    """Where `by_controller` files those of a namespace that nobody controls; no uid looks like it."""
+    """The key under which `by_controller` indexes the orphans of a namespace; no uid has this form."""
     return f"orphans/{namespace}"
 
 
@@ -64,12 +64,12 @@ OWNED: Final = {BY_CONTROLLER: by_controller}
 
 
 class Claims:
-    """Claims objects of one collection for owners of one kind."""
+    """Adopts and releases objects of one collection for owners of one kind."""
 
     def __init__(
         self, client: Client, target: Target, kind: OwnerKind, *, expectations: Expectations, finalizer: str = ""
     ) -> None:
-        """Adoptions are awaited as other writes are; `finalizer` is one that adopted objects get and released lose."""
+        """Adoptions are recorded in the expectations; `finalizer` is added on adoption and removed on release."""
         self._client: Final = client
         self._expectations: Final = expectations
         self._target: Final = target
@@ -77,7 +77,7 @@ class Claims:
         self._finalizer: Final = finalizer
 
     async def claim(self, owner: Mapping[str, Any], selector: Selector, candidates: Iterable[Object]) -> list[Object]:
-        """Those of the candidates that are the owner's, after adoptions and releases; an adopted one as it is now."""
+        """The candidates that belong to the owner, after adoptions and releases; adopted ones in their new state."""
         mine: list[Object] = []
         may_adopt: bool | None = None
         for one in candidates:
@@ -114,7 +114,7 @@ class Claims:
             adopted = await self._patch(one, metadata)
         except (errors.NotFound, errors.Conflict, errors.Invalid):
             self._expectations.drop(key)
-            return None  # gone, another of its name, or taken by somebody meanwhile
+            return None  # gone, replaced, or adopted by another controller
         except BaseException:
             self._expectations.drop(key)
             raise
@@ -129,7 +129,7 @@ class Claims:
         try:
             await self._patch(one, metadata)
         except (errors.NotFound, errors.Conflict, errors.Invalid):
-            return  # gone, another of its name, or without a reference to this owner
+            return  # gone, replaced, or already without this reference
         log.info("released", owner=meta.qualified_name(owner), object=meta.name(one))
 
     async def _patch(self, one: Object, metadata: Object) -> Object:
@@ -143,26 +143,26 @@ class Claims:
 
 
 class OwnedObjects:
-    """Owners and what they own, as their caches change: who is concerned by what."""
+    """Maps changes of owners and owned objects to the owners that must be reconciled."""
 
     def __init__(self, claims: Claims, kind: OwnerKind, *, owners: Informer[Object], owned: Informer[Object]) -> None:
-        """The informers index what `OWNERS` and `OWNED` say."""
+        """The informers must have the indexes `OWNERS` and `OWNED`."""
         self._claims: Final = claims
         self._kind: Final = kind
         self._owners: Final = owners
         self._owned: Final = owned
-        #: Owners that may find orphans to adopt.
+        #: Owners that may have orphans to adopt.
         self._seekers: Final[set[Key]] = set()
 
     def owner_changed(self, key: Key, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        """An owner came, changed or went."""
+        """An owner was added, updated or deleted."""
         if new is None:
             self._seekers.discard(key)
         elif old is None or old["spec"].get("selector") != new["spec"].get("selector"):
             self._seekers.add(key)
 
     def concerned(self, key: Key, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> set[Key]:
-        """The owners that a change of something that is or may be owned concerns."""
+        """The owners that a change of an owned object or of an orphan affects."""
         references = [self._kind.owner_of(one) for one in (old, new)]
         found = {Key(key.namespace, one["name"]) for one in references if one is not None}
         if new is not None and meta.controller_of(new) is None and _is_other(old, new):
@@ -173,11 +173,11 @@ class OwnedObjects:
         return found
 
     def owned_by(self, owner: Mapping[str, Any]) -> list[Object]:
-        """What bears an owner's name."""
+        """The objects with a reference to an owner."""
         return self._owned.cache.indexed(BY_CONTROLLER, meta.uid(owner))
 
     async def claim(self, owner: Mapping[str, Any], *, only: Callable[[Object], bool] = lambda _: True) -> list[Object]:
-        """What is an owner's (see `Claims.claim`), of those that pass `only`."""
+        """The owner's objects (see `Claims.claim`) among those that pass `only`."""
         key = Key(meta.namespace(owner), meta.name(owner))
         candidates = self.owned_by(owner)
         seeks = key in self._seekers
@@ -194,5 +194,5 @@ class OwnedObjects:
 
 
 def _is_other(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
-    """Whether somebody may want an orphan who did not before."""
+    """Whether a change of an orphan may make other owners select it."""
     return old is None or meta.labels(old) != meta.labels(new) or meta.controller_of(old) is not None

@@ -1,6 +1,6 @@
-"""Every controller that a leading master runs, by name: one line each.
+"""Every controller that a leading master runs, by name.
 
-The name is also that of the user `rota:controller:<name>` as whom it calls the API; what that user may do stands in
+A controller calls the API as the user `rota:controller:<name>`; its permissions are in
 `rota.apiserver.authorization.policy.own`.
 """
 
@@ -43,10 +43,10 @@ from rota.pki.certificates import IpAddress
 
 
 class Controller(Protocol):
-    """Whatever keeps one of the API's promises."""
+    """A control loop."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         ...
 
 
@@ -57,12 +57,12 @@ class ControllerContext:
     clock: Clock
     rng: Rng
     authority: Authority
-    #: Addresses that masters are reached by and that are no machine's own: no worker is given them.
+    #: Addresses of masters that belong to no single machine; no worker's certificate may contain them.
     reserved: tuple[IpAddress, ...] = ()
 
     @property
     def bundle(self) -> str:
-        """The authority's certificate, as clients are given it."""
+        """The CA certificate for clients."""
         return self.authority.certificate_pem.decode()
 
 
@@ -70,7 +70,7 @@ Make: TypeAlias = Callable[[Client, ControllerContext], Controller]
 
 
 class _Usual(Protocol):
-    """How most controllers are made."""
+    """The constructor of most controllers."""
 
     def __call__(self, client: Client, /, *, clock: Clock, rng: Rng) -> Controller: ...
 
@@ -115,7 +115,7 @@ ROSTER: Final[Mapping[str, Make]] = {
 }
 
 
-#: What several controllers follow, and therefore one for all of them, as the user `rota:controllers`.
+#: Resources that several controllers watch through one shared informer, as the user `rota:controllers`.
 SHARED: Final = frozenset(
     {
         ("", "v1", "namespaces"),
@@ -130,10 +130,11 @@ SHARED: Final = frozenset(
 
 
 def chosen(text: str, *, beside: Mapping[str, Make] | None = None) -> Mapping[str, Make]:
-    """The controllers that a list with commas names: `*` is all, `-jobs` leaves one out; `UserError` for strangers.
+    """The controllers that a comma-separated list selects: `*` is all, `-jobs` excludes one; `UserError` for unknown
+    ones.
 
-    As kube-controller-manager's `--controllers`, so that a stock one can do what ours is told not to. `beside` are some
-    that another room has.
+    As kube-controller-manager's `--controllers`, so that a stock one can run those that Rota does not. `beside` are
+    further controllers, registered by other packages.
     """
     known = {**ROSTER, **(beside or {})}
     words = [word.strip() for word in text.split(",") if word.strip()]

@@ -1,9 +1,9 @@
-"""What the templates of DaemonSets and StatefulSets were: one ControllerRevision each, so that there is a way back.
+"""ControllerRevisions of DaemonSets and StatefulSets: one per template, for rollbacks. Pure.
 
-A revision holds the template as a patch of its owner, which is how `kubectl rollout undo` applies it; the newest has
-the highest number, and a template that comes back gets a new number and no second revision. Form and names are
-upstream's (`pkg/controller/history`, `pkg/controller/daemon/update.go`, 1.36); a hash has upstream's form and a value
-of its own. Which revision a pod is of stands on the pod (`HASH_LABEL`). Pure; `revision_history` writes.
+A revision holds the template as a patch of its owner, which is how `kubectl rollout undo` applies it. The newest
+revision has the highest number; a template that returns gets a new number, not a second revision. Form and names are
+upstream's (`pkg/controller/history`, `pkg/controller/daemon/update.go`, 1.36); hashes have upstream's form, but other
+values. A pod's label `HASH_LABEL` names its revision. `revision_history` does the writes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from rota.api import meta
 from rota.api.meta import Object
 from rota.controllers.deployments import revisions as templates
 
-#: On a pod: the revision it was made from.
+#: Label of a pod: the revision it was made from.
 HASH_LABEL: Final = "controller-revision-hash"
 _LONGEST_PREFIX: Final = 223
 
@@ -23,9 +23,9 @@ _LONGEST_PREFIX: Final = 223
 class History:
     """An owner's revisions."""
 
-    #: The one for the template as it is.
+    #: The revision of the current template.
     current: Object
-    #: All others, the oldest first.
+    #: All other revisions, oldest first.
     old: tuple[Object, ...]
 
 
@@ -35,24 +35,24 @@ def number(revision: Mapping[str, Any]) -> int:
 
 
 def ordered(revisions: Iterable[Object]) -> list[Object]:
-    """The oldest first."""
+    """Revisions sorted by number."""
     return sorted(revisions, key=lambda one: (number(one), *templates.age(one)))
 
 
 def recorded(owner: Mapping[str, Any]) -> dict[str, Any]:
-    """An owner's template, as a patch that brings it back."""
+    """An owner's template, as a patch that restores it."""
     return {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
 
 
 def restored(owner: Mapping[str, Any], revision: Mapping[str, Any]) -> Object:
-    """An owner with the template that a revision holds."""
+    """An owner with the template of a revision."""
     held = revision["data"]["spec"]["template"]
     template = {name: part for name, part in held.items() if name != "$patch"}
     return {**owner, "spec": {**owner["spec"], "template": template}}
 
 
 def made(owner: Mapping[str, Any], *, number: int, label: str) -> Object:
-    """The revision of an owner's template; `label` is what it bears its hash by."""
+    """The revision of an owner's template; `label` is the label for its hash."""
     data = recorded(owner)
     hashed = templates.template_hash(data, (owner.get("status") or {}).get("collisionCount") or None)
     labels = (owner["spec"]["template"].get("metadata") or {}).get("labels") or {}

@@ -1,8 +1,8 @@
-"""Keeps the status of disruption budgets: how many of their pods are well, how many have to be, and how many may go.
+"""Updates the status of PodDisruptionBudgets: healthy pods, desired healthy pods, allowed disruptions.
 
-What an eviction takes from a budget it takes by itself, in its own transaction; here budgets are counted anew whenever
-their pods change. Evicted pods that are still there are remembered by the budget for two minutes, so that they are not
-counted as well and one is not paid for twice. Formulas and words are upstream's (`pkg/controller/disruption`, 1.37).
+An eviction decrements a budget in its own transaction; this controller recounts when pods change. A budget remembers
+evicted pods that still exist for two minutes, so that they do not count as healthy and one eviction is not charged
+twice. Formulas and messages are upstream's (`pkg/controller/disruption`, 1.37).
 """
 
 import math
@@ -22,11 +22,11 @@ log = logs.get(__name__)
 
 BUDGETS: Final = ("policy", "v1", "poddisruptionbudgets")
 PODS: Final = ("", "v1", "pods")
-#: How long an eviction is believed in that nothing was seen of.
+#: How long a recorded eviction counts before its deletion is observed.
 DISRUPTED_S: Final = 120.0
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _BY_NAMESPACE: Final = "namespace"
-#: Where the wished number of pods stands, by the kind of their controller.
+#: Path of the desired number of pods, by the kind of the controller.
 _SCALES: Final = {
     ("apps", "ReplicaSet"): ("apps", "v1", "replicasets"),
     ("apps", "Deployment"): ("apps", "v1", "deployments"),
@@ -36,11 +36,11 @@ _SCALES: Final = {
 
 
 class NoControllerError(Exception):
-    """A pod has no controller that could say how many there should be."""
+    """A pod has no controller from which the expected number of pods could be read."""
 
 
 class DisruptionController:
-    """One status for each budget."""
+    """Updates the status of all budgets."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -51,7 +51,7 @@ class DisruptionController:
         self._pods: Final = self._frame.follow(PODS, self._pod_changed, indexers=indexers)
 
     async def run(self) -> None:
-        """Keep statuses until cancelled."""
+        """Update statuses until cancelled."""
         await self._frame.run()
 
     def _budget_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
@@ -85,12 +85,12 @@ class DisruptionController:
             except errors.NotFound:
                 return None
             except errors.Conflict:
-                return 0.05  # an eviction was faster, and its news is on the way
+                return 0.05  # an eviction wrote first: the watch delivers it
         waiting = [times.parse(one) + DISRUPTED_S - now for one in (status.get("disruptedPods") or {}).values()]
         return max(min(waiting), 0.0) + 0.001 if waiting else None
 
     async def _wanted(self, budget: Object, covered: Sequence[Object]) -> tuple[int, int]:
-        """How many pods there should be, and how many of them have to be well."""
+        """The expected number of pods, and how many must be healthy."""
         spec = budget.get("spec") or {}
         least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
         if most is not None:
@@ -102,7 +102,7 @@ class DisruptionController:
         return len(covered), int(least or 0)
 
     async def _expected(self, covered: Sequence[Object]) -> int:
-        """The sum of what all controllers of the pods want."""
+        """The sum of the sizes of all controllers of the pods."""
         found: dict[str, int] = {}
         for pod in covered:
             owner = meta.controller_of(pod)
@@ -116,7 +116,7 @@ class DisruptionController:
         return sum(found.values())
 
     async def _scale(self, namespace: str, owner: Mapping[str, Any]) -> tuple[str, int]:
-        """Who decides, and for how many pods: the owner itself, or the Deployment above it."""
+        """The controller that sets the size, and the size: the owner itself, or its Deployment."""
         group = owner.get("apiVersion", "").rpartition("/")[0]
         target = _SCALES.get((group, owner.get("kind", "")))
         if target is None:
@@ -133,7 +133,7 @@ class DisruptionController:
 
 
 def covers(budget: Object, pod: Object) -> bool:
-    """Whether a budget is about a pod; one without a selector is about none, an empty selector about all."""
+    """Whether a budget selects a pod; a missing selector selects none, an empty one all."""
     selector = (budget.get("spec") or {}).get("selector")
     return selector is not None and selectors.from_object(selector).matches(meta.labels(pod))
 
@@ -169,7 +169,7 @@ def count(budget: Object, covered: Sequence[Object], *, expected: int, desired: 
 
 
 def failed(budget: Object, message: str, *, now: str) -> dict[str, Any]:
-    """The status of a budget that cannot be counted: nothing may go."""
+    """The status of a budget that cannot be counted: no disruptions are allowed."""
     condition = {
         "type": "DisruptionAllowed",
         "status": "False",
@@ -189,7 +189,7 @@ def failed(budget: Object, message: str, *, now: str) -> dict[str, Any]:
 
 
 def _still_disrupted(budget: Object, covered: Sequence[Object], now: float) -> dict[str, str]:
-    """Evicted pods that are neither in deletion nor gone, as long as that may be a matter of time."""
+    """Recorded evictions whose pods are neither in deletion nor gone, and that have not expired."""
     there = {meta.name(pod) for pod in covered if not meta.is_deleting(pod)}
     known: Mapping[str, str] = (budget.get("status") or {}).get("disruptedPods") or {}
     return {name: at for name, at in known.items() if name in there and times.parse(at) + DISRUPTED_S > now}

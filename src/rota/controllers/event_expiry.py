@@ -1,7 +1,7 @@
-"""Removes events an hour after they were last seen: they tell what happened lately and are no archive.
+"""Deletes events an hour after they were last seen.
 
-Events come in great numbers and nobody asks for a single one, so they are not followed: now and then all are read, page
-by page, and the old ones removed. An event that is seen again in between keeps its life.
+Events are numerous and rarely read individually, so they are not watched: once a minute all are listed, page by page,
+and old ones are deleted. An event that is updated in between is kept.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _PAGE: Final = 500
 
 
 class EventExpiry:
-    """Sweeps once a minute."""
+    """Deletes old events once a minute."""
 
     def __init__(self, client: Client, *, clock: Clock, life_s: float = LIFE_S) -> None:
         self._client: Final = client
@@ -29,13 +29,13 @@ class EventExpiry:
         self._life_s: Final = life_s
 
     async def run(self) -> None:
-        """Sweep until cancelled."""
+        """Delete until cancelled."""
         while True:
             await self.sweep()
             await self._clock.sleep(_INTERVAL_S)
 
     async def sweep(self) -> int:
-        """Remove what is old now; how many that were."""
+        """Delete the events that are old now; returns their number."""
         removed = 0
         async for page in self._client.pages(EVENTS, limit=_PAGE):
             for raw in page.items if page is not None else ():
@@ -58,7 +58,7 @@ class EventExpiry:
 
 
 def last_seen(event: Mapping[str, Any]) -> float:
-    """When an event last happened, in whichever of its fields that stands."""
+    """When an event last occurred, from whichever field holds it."""
     series = event.get("series") or {}
     written = (
         meta.metadata(event).get("creationTimestamp"),

@@ -1,9 +1,8 @@
-"""The garbage collector: deletes what has lost its owners, and works off foreground and orphan deletions.
+"""The garbage collector: deletes objects without owners, and completes foreground and orphan deletions.
 
-It follows the metadata of every kind that the server serves, custom ones included, and asks the graph of
-`owner_references` what to look at. Before anything is deleted, the object and its owners are read anew from the server:
-a watch that lags must not cost an object its life. Nothing happens before all kinds are known, and an owner of a kind
-that is not served counts as unknown, never as absent.
+It watches the metadata of every served kind, custom ones included; the graph of `owner_references` says what to
+examine. Before a deletion, the object and its owners are read from the server, because a watch may lag. Nothing is
+deleted before all kinds have been listed, and an owner of an unserved kind counts as unknown, never as absent.
 """
 
 import asyncio
@@ -30,12 +29,12 @@ from rota.kit.metrics import Metrics
 
 log = logs.get(__name__)
 
-#: How often the server is asked for new kinds.
+#: How often the server's kinds are discovered.
 _REDISCOVER_S: Final = 30.0
 _AGAIN_S: Final = 0.1
 _WORKERS: Final = 8
 _NEEDED: Final = frozenset({"delete", "list", "watch"})
-#: Events own nothing and are too many to follow.
+#: Events own nothing and are too many to watch.
 _IGNORED: Final = frozenset({GroupResource("", "events"), GroupResource("events.k8s.io", "events")})
 
 
@@ -45,7 +44,7 @@ class _Followed(NamedTuple):
 
 
 class GarbageCollector:
-    """One per cluster at a time; a second one does no harm, only work."""
+    """Deletes dependents of gone owners. One per cluster; a second one is harmless, but repeats the work."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client.with_settings(metadata_only=True)
@@ -61,12 +60,12 @@ class GarbageCollector:
             metrics=QueueMetrics(self._metrics, "garbage", clock=clock),
         )
         self._followed: Final[dict[ResourceType, _Followed]] = {}
-        #: Every kind in every version served, for references name versions.
+        #: Every kind in every served version, because references name versions.
         self._kinds: dict[GroupVersionKind, ResourceType] = {}
         self._complete: Final = asyncio.Event()
 
     async def run(self) -> None:
-        """Collect until cancelled. Run again, it begins with a fresh look at everything."""
+        """Collect until cancelled. A second call starts with a new list of all objects."""
         self._graph = Graph()
         self._followed.clear()
         self._complete.clear()
@@ -77,7 +76,7 @@ class GarbageCollector:
             await following.wait()
 
     async def wait_synced(self) -> None:
-        """Return once all kinds are followed."""
+        """Return once all kinds have been listed."""
         await self._complete.wait()
 
     async def _keep_discovering(self, following: tasks.Supervisor) -> None:
@@ -92,7 +91,7 @@ class GarbageCollector:
         for resource in wanted - self._followed.keys():
             self._follow(resource, following)
         for resource in self._followed.keys() - wanted:
-            # A group that does not answer is not a group that has gone.
+            # A group whose discovery fails has not been removed.
             if resource.api_version not in found.failed:
                 await self._unfollow(resource, following)
         await asyncio.gather(*(one.informer.wait_synced() for one in self._followed.values()))
@@ -136,7 +135,7 @@ class GarbageCollector:
             return None
         live = await self._live(item.resource, item.namespace, item.name)
         if live is None or meta.uid(live) != uid:
-            # Gone; the watch will say so, and its dependents are looked at then.
+            # Gone; the watch reports it, and its dependents are examined then.
             return None
         item = owner_references.item_from_object(live, item.resource)
         try:
@@ -151,7 +150,7 @@ class GarbageCollector:
         except errors.NotFound:
             return None
         except errors.Conflict:
-            # Someone changed the object meanwhile: what was planned may be wrong now.
+            # A conflicting write: the decision may be outdated.
             return _AGAIN_S
         return None
 
@@ -172,7 +171,7 @@ class GarbageCollector:
         try:
             live = await self._client.get(resource, owner.name, namespace=item.namespace if resource.namespaced else "")
         except errors.NotFound as refusal:
-            # Only an answer that names the object speaks of it; any other says that its kind is not served any more.
+            # Only a 404 that names the object means that it is gone; any other means that its kind is no longer served.
             named = refusal.details is not None and refusal.details.name == owner.name
             return OwnerState.ABSENT if named else OwnerState.UNKNOWN
         if meta.uid(live) != owner.uid:
@@ -187,7 +186,7 @@ class GarbageCollector:
             return None
 
     async def _execute(self, instruction: Instruction, item: Item, live: Object) -> Object:
-        """Do it; the object as it is known after that."""
+        """Execute a decision; the object after it."""
         references = list(meta.owner_references(live))
         match instruction:
             case owner_references.Examine(uid):
@@ -228,7 +227,7 @@ class GarbageCollector:
         return await self._patch(live, item, finalizers=[one for one in meta.finalizers(live) if one != name])
 
     async def _patch(self, live: Object, item: Item, **metadata: object) -> Object:
-        """Replace lists in the metadata, of this very version of the object only."""
+        """Replace lists in the metadata, conditional on uid and resourceVersion."""
         guards = {"uid": item.uid, "resourceVersion": live["metadata"]["resourceVersion"]}
         return await self._client.patch(
             item.resource, item.name, {"metadata": {**guards, **metadata}}, namespace=item.namespace

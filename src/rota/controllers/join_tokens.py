@@ -1,4 +1,4 @@
-"""Clears away join tokens that have ended. The API server refuses them anyway; this keeps the list short."""
+"""Deletes expired join tokens. The API server rejects them anyway; this keeps the list short."""
 
 import base64
 from typing import Final
@@ -20,7 +20,7 @@ _TOKENS: Final = Selection(fields=f"type={join_tokens.TYPE}")
 
 
 class JoinTokenController:
-    """Deletes Secrets of join tokens when their time is over."""
+    """Deletes the Secrets of expired join tokens."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -33,7 +33,7 @@ class JoinTokenController:
         )
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         await self._frame.run()
 
     def _changed(self, key: Key, _: Object | None, new: Object | None) -> None:
@@ -57,7 +57,7 @@ class JoinTokenController:
 
 
 def _expiration(secret: Object) -> float | None:
-    """When a token ends; None if it does not, or does not say so in a way that anybody could read."""
+    """When a token expires; None if it does not, or its expiration cannot be parsed."""
     text = base64.b64decode((secret.get("data") or {}).get("expiration") or "").decode(errors="replace")
     try:
         return times.parse(text) if text else None

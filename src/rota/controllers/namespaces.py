@@ -1,9 +1,9 @@
-"""Empties namespaces that are being deleted, and then lets them go.
+"""Deletes the content of terminating namespaces, and then finalizes them.
 
-A namespace in deletion keeps `spec.finalizers: [kubernetes]` until this controller has deleted everything in it: pods
-first, since they may still need the rest, then all other kinds that the server serves, custom ones included. What
-remains and why is told in the namespace's conditions. The rules and words are upstream's (`pkg/controller/namespace`,
-1.37). `judge` is the pure part: from what was found to conditions, and when to look again.
+A terminating namespace keeps `spec.finalizers: [kubernetes]` until this controller has deleted everything in it: pods
+first, because they may need the rest, then all other served kinds, custom ones included. The namespace's conditions
+report what remains and why. Rules and messages are upstream's (`pkg/controller/namespace`, 1.37). `judge` is the pure
+part: from the remaining content to conditions and the next retry.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,30 +28,30 @@ log = logs.get(__name__)
 NAMESPACES: Final = ("", "v1", "namespaces")
 _FINALIZER: Final = "kubernetes"
 _PODS: Final = GroupResource("", "pods")
-#: How long whoever set a finalizer is expected to take.
+#: The estimated time that other finalizers take.
 _FINALIZER_S: Final = 15
-#: When to try again what a server refused; sooner it would hardly help.
+#: When to retry after a server error.
 _TROUBLE_S: Final = 10.0
 _WORKERS: Final = 4
 
 
 @dataclass(slots=True)
 class RemainingContent:
-    """What is left in a namespace after everything was told to go."""
+    """The content that remains in a namespace after the deletions."""
 
     #: Objects by resource.
     counts: dict[str, int] = field(default_factory=dict)
     #: Objects by finalizer.
     finalizers: dict[str, int] = field(default_factory=dict)
-    #: What could not be deleted or looked at, and why.
+    #: Errors of deletions and lists.
     failures: list[str] = field(default_factory=list)
-    #: Groups whose kinds are not known.
+    #: Groups whose discovery failed.
     undiscovered: tuple[str, ...] = ()
     #: The longest grace period that is still running.
     grace_s: int = 0
 
     def add(self, resource: ResourceType, objects: Sequence[Mapping[str, Any]]) -> None:
-        """Count what is left of a resource."""
+        """Count the remaining objects of a resource."""
         if objects:
             # Upstream's name of a resource: the dot stays where the group is empty.
             self.counts[f"{resource.plural}.{resource.group}"] = len(objects)
@@ -63,20 +63,20 @@ class RemainingContent:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left, for certain."""
+        """Whether certainly nothing remains."""
         return not self.counts and not self.failures and not self.undiscovered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The conditions of the namespace, and when to look again; None: it may go."""
+    """The conditions of the namespace, and seconds until the next attempt; None if it can be finalized."""
 
     conditions: list[dict[str, Any]]
     again_after_s: float | None
 
 
 def judge(present: Sequence[Mapping[str, Any]], remains: RemainingContent, *, now: str) -> Verdict:
-    """What to say about a namespace in deletion."""
+    """The conditions of a terminating namespace."""
     discovery_failure = f"Discovery failed for some groups, {len(remains.undiscovered)} failing: " + ", ".join(
         remains.undiscovered
     )
@@ -142,7 +142,7 @@ def _joined(count: int, texts: Iterable[str], separator: str) -> str:
 
 
 class NamespaceController:
-    """One per cluster at a time; a second one does no harm, only work."""
+    """Empties terminating namespaces. One per cluster; a second one is harmless, but repeats the work."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -177,7 +177,7 @@ class NamespaceController:
         return verdict.again_after_s
 
     async def _empty(self, namespace: str) -> RemainingContent:
-        """Have everything deleted; what is left after that."""
+        """Delete everything; returns what remains."""
         found = await discovery.discover(self._client)
         remains = RemainingContent(undiscovered=found.failed)
         resources = [one for one in found.preferred() if one.namespaced and {"delete", "list"} <= set(one.verbs)]
@@ -201,7 +201,7 @@ class NamespaceController:
                 present = (await self._metadata.list(resource, namespace=namespace)).items
             remains.add(resource, present)
         except (errors.NotFound, errors.MethodNotAllowed):
-            # The kind itself has gone meanwhile.
+            # The kind itself was removed meanwhile.
             return
         except (errors.ApiError, TransportError) as error:
             log.warning("namespace content not deleted", namespace=namespace, resource=str(resource), error=error)

@@ -1,13 +1,11 @@
-"""Notices workers that are gone or unwell, and marks their nodes: nothing is put there, and what is there may leave.
+"""Detects failed workers and taints their nodes.
 
-A worker lives as long as its Lease is renewed; when that was is judged by this process's own clock, from when a change
-of the Lease was seen. After forty seconds without one, or less where the Lease says so, the node's condition Ready
-becomes Unknown. A node that is not
-Ready is tainted: NoSchedule at once, before anything else is written, NoExecute at a bounded rate for each zone,
-because when many nodes fall silent together it is rather the network than the nodes. Where all zones are dark nothing
-is driven out at all. The pods on it are marked as not ready. A node that has not said anything yet receives nothing
-either, and is otherwise left alone for a minute. Rules and figures are upstream's (`pkg/controller/nodelifecycle`,
-1.37).
+A worker is alive as long as it renews its Lease; the time of a renewal is when this process observed it, by its own
+clock. After forty seconds without renewal, or less if the Lease says so, the node's Ready condition becomes Unknown. A
+node that is not Ready is tainted NoSchedule at once, before any other write, and NoExecute at a limited rate per zone,
+because many nodes that fail together indicate a network failure. If all zones have failed, no NoExecute taint is added.
+The pods of the node are marked not ready. A new node that has not reported its status gets no pods, and is otherwise
+left alone for a minute. Rules and values are upstream's (`pkg/controller/nodelifecycle`, 1.37).
 """
 
 from collections import Counter
@@ -32,15 +30,15 @@ PODS: Final = ("", "v1", "pods")
 LEASES: Final = ("coordination.k8s.io", "v1", "leases")
 LEASE_NAMESPACE: Final = "kube-node-lease"
 GRACE_S: Final = 40.0
-#: How long a node that was never heard of is given.
+#: How long a node may take to report for the first time.
 STARTUP_GRACE_S: Final = 60.0
 _LOOK_S: Final = 5.0
-#: How long after its time is over a worker is looked at.
+#: How long after the end of its grace period a worker is checked.
 _SOON_S: Final = 0.05
-#: NoExecute taints per second in a zone that is well, and in a large one where most nodes are not.
+#: NoExecute taints per second in a healthy zone, and in a large zone where most nodes are not ready.
 RATE: Final = 0.1
 SECONDARY_RATE: Final = 0.01
-#: Zones up to this size stop altogether when most of their nodes are unwell.
+#: Zones up to this size get no NoExecute taints when most of their nodes are not ready.
 LARGE: Final = 50
 UNHEALTHY_SHARE: Final = 0.55
 NOT_READY: Final = "node.kubernetes.io/not-ready"
@@ -53,20 +51,20 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 
 @dataclass(slots=True)
 class _Heard:
-    """What was last heard of a worker, and when by our own clock."""
+    """The last observed heartbeat of a worker, by this process's clock."""
 
     renewed: str
     at: float
-    #: Whether anything was heard at all, or the node is only known to exist.
+    #: Whether a heartbeat was observed, or only the node itself.
     ever: bool
-    #: For how long it may be silent.
+    #: The grace period.
     grace_s: float = GRACE_S
 
 
 def condition_taint(node: Object) -> str:
-    """The taint that a node's Ready condition calls for; empty if it is Ready, or has not said anything yet.
+    """The taint for a node's Ready condition; empty if it is Ready, or has not reported yet.
 
-    For what has not said anything yet see `_keeps_out`.
+    For nodes that have not reported yet see `_keeps_out`.
     """
     ready = meta.condition(node, "Ready")
     if ready is None:
@@ -75,30 +73,30 @@ def condition_taint(node: Object) -> str:
 
 
 def _keeps_out(node: Object) -> str:
-    """The taint that keeps new pods from a node: also where it has not said yet whether it is ready."""
+    """The NoSchedule taint of a node; also for one that has not reported yet."""
     return NOT_READY if meta.condition(node, "Ready") is None else condition_taint(node)
 
 
 def zone_of(node: Object) -> str:
-    """Which nodes are likely to fall silent together."""
+    """The failure domain of a node: region and zone."""
     labels = meta.labels(node)
     return f"{labels.get(_REGION, '')}:{labels.get(_ZONE, '')}"
 
 
 def zone_rate(ready: int, unready: int, *, all_dark: bool) -> float:
-    """How many nodes of a zone may be cleared in a second."""
+    """The NoExecute taints per second in a zone."""
     total = ready + unready
     if not unready or all_dark:
         return 0.0 if all_dark else RATE
     if unready > 2 and unready / total >= UNHEALTHY_SHARE:
         if not ready:
-            return RATE  # this zone alone is dark: its pods are wanted elsewhere
+            return RATE  # only this zone has failed: its pods are recreated elsewhere
         return SECONDARY_RATE if total > LARGE else 0.0
     return RATE
 
 
 class NodeLifecycle:
-    """Watches over all nodes."""
+    """Monitors all nodes."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -111,11 +109,11 @@ class NodeLifecycle:
         self._nodes: Final = self._frame.follow(NODES, self._node_changed)
         self._frame.follow(LEASES, self._lease_changed, namespace=LEASE_NAMESPACE)
         self._frame.follow(PODS, self._pod_changed)
-        #: Nodes that are not ready and whose pods were marked so.
+        #: Nodes that are not ready and whose pods were marked not ready.
         self._marked: Final[set[str]] = set()
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Monitor until cancelled."""
         await self._frame.run()
 
     def _node_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -136,12 +134,12 @@ class NodeLifecycle:
         renewed = str(spec.get("renewTime") or "")
         known = self._heard.get(key.name)
         if known is None or known.renewed != renewed:
-            # A worker may want to be missed earlier, not later.
+            # A Lease may shorten the grace period, not extend it.
             grace_s = min(float(spec.get("leaseDurationSeconds") or GRACE_S), GRACE_S)
             self._heard[key.name] = _Heard(renewed, self._clock.monotonic(), ever=True, grace_s=grace_s)
 
     def _pod_changed(self, _: Key, __: Object | None, new: Object | None) -> None:
-        """A pod that says it is ready where its node is not is marked again: its worker wrote after we did."""
+        """Mark a pod not ready again, if its worker reported it ready after its node had failed."""
         name = str((new.get("spec") or {}).get("nodeName") or "") if new is not None else ""
         if name in self._marked and new is not None and meta.is_condition_true(new, "Ready"):
             self._marked.discard(name)
@@ -173,14 +171,14 @@ class NodeLifecycle:
             return 0.1
 
     def _silence(self, name: str) -> float:
-        """For how long a worker has been silent beyond what it may."""
+        """By how many seconds a worker has exceeded its grace period."""
         heard = self._heard.get(name)
         if heard is None:
             return 0.0
         return self._clock.monotonic() - heard.at - (heard.grace_s if heard.ever else STARTUP_GRACE_S)
 
     def _look_s(self, name: str) -> float:
-        """When to look at a worker again: at the moment at which it counts as silent, if that comes first."""
+        """Seconds until the next check of a worker, at the latest when its grace period ends."""
         heard = self._heard.get(name)
         if heard is None:
             return _LOOK_S
@@ -203,7 +201,7 @@ class NodeLifecycle:
         return await self._client.update(NODES, {**node, "status": status}, subresource="status")
 
     async def _mark_pods(self, name: str) -> None:
-        """What is on a node that is not ready is not ready either, whatever it last said of itself."""
+        """Mark the pods of a node that is not ready as not ready."""
         found = await self._client.list(PODS, selection=Selection(fields=f"spec.nodeName={name}"))
         now = times.format_time(self._clock.now())
         for pod in found.items:
@@ -219,7 +217,7 @@ class NodeLifecycle:
                     continue
 
     async def _keep_out(self, node: Object) -> Object:
-        """Give a node the NoSchedule taint that it needs, and take those away that it does not; the node after it."""
+        """Add the NoSchedule taint that a node needs and remove the others; the updated node."""
         wanted, driven_out = _keeps_out(node), condition_taint(node)
         kept = [
             one
@@ -232,7 +230,7 @@ class NodeLifecycle:
         return await self._set_taints(node, kept)
 
     async def _drive_out(self, node: Object) -> float:
-        """Give a node the NoExecute taint that it needs, when it is its turn; when to look again."""
+        """Add the NoExecute taint that a node needs when the zone's rate allows it; seconds until the next check."""
         wanted = condition_taint(node)
         again = self._look_s(meta.name(node))
         present = _taints(node)
@@ -250,7 +248,7 @@ class NodeLifecycle:
         return await self._client.update(NODES, {**node, "spec": {**(node.get("spec") or {}), "taints": taints}})
 
     def _turn(self, node: Object) -> float | None:
-        """How long a node has to wait until it may be cleared: 0 for now, None for not while things are as they are."""
+        """Seconds until a node may be tainted NoExecute: 0 for now, None for not in the present state of the zones."""
         rates = self._rates()
         zone = zone_of(node)
         rate = rates.get(zone, RATE)
@@ -266,12 +264,13 @@ class NodeLifecycle:
         ready: Counter[str] = Counter()
         unready: Counter[str] = Counter()
         for node in self._nodes.cache.values():
-            # Who has fallen silent counts before that is written down: those who fall silent together do so one by one.
+            # Nodes past their grace period count before their condition is written, because nodes that fail together
+            # expire one by one.
             unwell = condition_taint(node) or self._silence(meta.name(node)) > 0
             (unready if unwell else ready)[zone_of(node)] += 1
         zones = {*ready, *unready}
         all_dark = bool(zones) and all(not ready[zone] for zone in zones)
-        # One node alone that falls silent is a node, not a network.
+        # A single failed node is not a network failure.
         all_dark = all_dark and sum(unready.values()) > 1
         return {zone: zone_rate(ready[zone], unready[zone], all_dark=all_dark) for zone in zones}
 

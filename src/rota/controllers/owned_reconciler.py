@@ -1,12 +1,12 @@
-"""Owners of one kind and all that they own: which of them is looked at when, and what has to be known first.
+"""The common reconciler of controllers whose objects own other objects.
 
-    self._home = Household(client, KIND, self._sync, name="daemon sets", component="daemonset-controller", ...)
-    self._pods = self._home.own(PODS)
+    self._reconciler = OwnedReconciler(client, KIND, self._sync, name="daemon sets", component="daemonset-controller", ...)
+    self._pods = self._reconciler.own(PODS)
 
-An owner is looked at when it changes, and when something changes that is its own or might be. It is left alone until
-the caches have shown what was written of its awaited holdings (`expectations`). Somebody else who wrote first means
-another look a moment later; an owner that is not there any more means none. What an owner should own is the business of
-`sync`, which gets it as it is and tells when to look again.
+An owner is reconciled when it changes, and when an object changes that it owns or might adopt. It is not reconciled
+before the caches contain all writes of its awaited collections (`expectations`). After a conflict it is retried soon;
+an owner that no longer exists is dropped. `sync` decides what an owner should own; it gets the owner and returns when
+to reconcile again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,35 +23,35 @@ from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
-#: Somebody else wrote first, and the news is on the way.
+#: Retry after a conflicting write: the watch delivers the new state soon.
 SOON_S: Final = 0.05
 
-#: What is queued besides owners, where something is.
+#: Other items of the queue besides owners.
 T = TypeVar("T")
-#: Looks after an owner; in how many seconds to look again, None if that depends on news.
+#: Reconciles an owner; returns seconds until the next time, None to wait for changes.
 Sync: TypeAlias = Callable[[Object], Awaitable[float | None]]
 
 
 class OwnedCollection:
-    """What owners have of one collection."""
+    """The owned objects of one collection."""
 
     def __init__(self, family: OwnedObjects, expectations: Expectations, cache: Cache[Object]) -> None:
         self._family: Final = family
-        #: What was written of it and has not been seen.
+        #: Writes that the cache does not contain yet.
         self.expectations: Final = expectations
-        #: All of the collection, whoever has it.
+        #: All objects of the collection, whatever their owner.
         self.cache: Final = cache
 
     async def claim(self, owner: meta.Object, *, only: Callable[[Object], bool] = lambda _: True) -> list[Object]:
-        """See `Family.claim`."""
+        """See `OwnedObjects.claim`."""
         return await self._family.claim(owner, only=only)
 
     def owned_by(self, owner: meta.Object) -> list[Object]:
-        """See `Family.owned_by`."""
+        """See `OwnedObjects.owned_by`."""
         return self._family.owned_by(owner)
 
     def settled(self, owner: meta.Object) -> bool:
-        """Whether the cache has all that was written for an owner."""
+        """Whether the cache contains all writes for an owner."""
         return self.expectations.settled(meta.uid(owner))
 
 
@@ -76,10 +76,10 @@ class OwnedReconciler(Generic[T]):
         delay_s: Callable[[Key], float] = lambda _: 0.0,
         beside: Callable[[T], Awaitable[float | None]] | None = None,
     ) -> None:
-        """`component` is who events are from.
+        """`component` is the source of events.
 
-        Of an owner that `is_over` nothing is awaited, and `left` is told, as of one that is gone. News of what is owned
-        may wait `delay_s`, so that there is more of it. `beside` looks after what else is put into the queue.
+        For an owner that `is_over` no writes are awaited, and `left` is called, as for one that is gone. Changes of
+        owned objects may be delayed by `delay_s`, to batch them. `beside` handles the other items of the queue.
         """
         self._client: Final = client
         self._kind: Final = kind
@@ -96,7 +96,7 @@ class OwnedReconciler(Generic[T]):
         self._families: Final[list[OwnedObjects]] = []
         self._expectations: Final[list[Expectations]] = []
         self._awaited: Final[list[Expectations]] = []
-        #: Of writes on owners themselves, for those who await them.
+        #: Expected writes of the owners themselves, for controllers that await them.
         self.own_writes: Final = Expectations(clock)
         self._owners: Final = self._frame.follow(
             kind.target, self._owner_changed, indexers={**OWNERS, **(indexers or {})}
@@ -110,10 +110,10 @@ class OwnedReconciler(Generic[T]):
     def own(
         self, target: Target, *, awaited: bool = True, finalizer: str = "", also: Changed | None = None
     ) -> OwnedCollection:
-        """Have owners own objects of a collection; before the controller runs.
+        """Let owners own objects of a collection; call before `run`.
 
-        `awaited` holdings keep an owner from being looked at until all that was written is seen. `also` is told every
-        change besides; for `finalizer` see `Claims`.
+        `awaited` collections delay an owner until all writes are in the cache. `also` is called with every change as
+        well; for `finalizer` see `Claims`.
         """
         expectations = Expectations(self._clock)
 
@@ -134,15 +134,15 @@ class OwnedReconciler(Generic[T]):
         return OwnedCollection(family, expectations, informer.cache)
 
     def follow(self, target: Target, changed: Changed) -> Cache[Object]:
-        """Follow what owners do not own but go by; before the controller runs."""
+        """Watch a resource that owners depend on but do not own; call before `run`."""
         return self._frame.follow(target, changed).cache
 
     def look_at(self, what: Key | T) -> None:
-        """Have an owner looked at, or something else that is looked after beside them."""
+        """Enqueue an owner, or another item for `beside`."""
         self._frame.queue.add(what)
 
     async def run(self) -> None:
-        """Look after owners until cancelled."""
+        """Reconcile owners until cancelled."""
         await self._frame.run()
 
     def _owner_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -170,6 +170,6 @@ class OwnedReconciler(Generic[T]):
         try:
             return await self._sync(owner)
         except errors.NotFound:
-            return None  # gone, or soon to be seen as gone
+            return None  # gone, or the cache will show that it is gone
         except errors.Conflict:
             return SOON_S

@@ -1,10 +1,10 @@
-"""Who owns whom, and what that means for each object. Pure: the garbage collector's decisions without its I/O.
+"""The ownership graph and the garbage collector's decisions. Pure.
 
-`Graph` is told of objects as they come and go and says which ones to look at again. `plan` decides about one object
-from its fresh state and that of its owners. The rules are upstream's (`pkg/controller/garbagecollector`, 1.37):
+`Graph` receives added and removed objects and returns those to examine. `plan` decides about one object from its
+current state and that of its owners. The rules are upstream's (`pkg/controller/garbagecollector`, 1.37):
 
-* an object goes when all of its owners are gone; references to gone owners are taken off where another owner is left;
-* an owner deleted in the foreground stays until all dependents that block it are gone;
+* an object is deleted when all of its owners are gone; if one is left, only the references to gone owners are removed;
+* an owner in foreground deletion stays until all blocking dependents are gone;
 * an owner deleted with orphans stays until no dependent refers to it.
 """
 
@@ -32,13 +32,13 @@ class Owner(NamedTuple):
     kind: str
     name: str
     uid: str
-    #: Whether the owner, deleted in the foreground, waits for this dependent.
+    #: Whether the owner's foreground deletion waits for this dependent.
     blocks: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What matters of an object."""
+    """The metadata that matters for garbage collection."""
 
     resource: ResourceType
     namespace: str
@@ -51,61 +51,61 @@ class Item:
 
     @property
     def waits_for_dependents(self) -> bool:
-        """Whether it was deleted in the foreground and its dependents are to go first."""
+        """Whether it is in foreground deletion and waits for its dependents."""
         return self.deleting and FOREGROUND in self.finalizers
 
     @property
     def orphans_dependents(self) -> bool:
-        """Whether it was deleted and its dependents are to stay."""
+        """Whether it is in deletion and its dependents are orphaned."""
         return self.deleting and ORPHAN in self.finalizers
 
     def blocks(self, owner_uid: str) -> bool:
-        """Whether an owner that goes in the foreground waits for this one."""
+        """Whether an owner's foreground deletion waits for this object."""
         return any(owner.uid == owner_uid and owner.blocks for owner in self.owners)
 
 
 class OwnerState(enum.Enum):
-    """What became of an owner."""
+    """The state of an owner."""
 
     PRESENT = enum.auto()
     ABSENT = enum.auto()
-    #: It is being deleted in the foreground.
+    #: It is in foreground deletion.
     WAITING = enum.auto()
-    #: A namespaced owner of an object without a namespace: a mistake, by which nothing is deleted.
+    #: A namespaced owner of a cluster-scoped object: an error, on which nothing is deleted.
     IMPOSSIBLE = enum.auto()
-    #: Its kind is not served here, so nothing can be said of it.
+    #: Its kind is not served, so its state is unknown.
     UNKNOWN = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteItem:
-    """Delete the object, if it is still the one that was looked at."""
+    """Delete the object, if it is unchanged."""
 
     propagation: Propagation
 
 
 @dataclass(frozen=True, slots=True)
 class DropOwners:
-    """Take references to these owners (uids) off the object."""
+    """Remove references to these owners (uids) from the object."""
 
     uids: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class UnblockOwners:
-    """Let the object's owners go without it: it waits for them as they wait for it."""
+    """Clear `blockOwnerDeletion`: the object and its owners wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropFinalizer:
-    """Take a finalizer off the object."""
+    """Remove a finalizer from the object."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Examine:
-    """Look at another object."""
+    """Examine another object."""
 
     uid: str
 
@@ -114,7 +114,7 @@ Instruction: TypeAlias = DeleteItem | DropOwners | UnblockOwners | DropFinalizer
 
 
 def item_from(raw: bytes, resource: ResourceType) -> Item:
-    """What matters of an object, from its bytes; only the metadata is decoded."""
+    """An item from an object's bytes; only the metadata is decoded."""
     metadata = codec.read_meta(raw)
     owners = tuple(
         Owner(one.api_version, one.kind, one.name, one.uid, bool(one.block_owner_deletion))
@@ -138,13 +138,14 @@ def item_from_object(obj: Mapping[str, object], resource: ResourceType) -> Item:
 
 
 class Graph:
-    """All objects by uid, and who refers to whom."""
+    """All objects by uid, and their references."""
 
     def __init__(self) -> None:
         self._items: Final[dict[str, Item]] = {}
-        #: Owner to dependents, whether or not the owner is here. A set is never empty.
+        #: Dependents by owner, known or not. No set is empty.
         self._dependents: Final[dict[str, set[str]]] = {}
-        #: Those whose end was seen, the latest last, with their namespaces: absent even if their kind went with them.
+        #: Owners whose deletion was observed, latest last, with their namespaces: absent even if their kind was removed
+        #: with them.
         self._ended: Final[OrderedDict[str, str]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -155,15 +156,15 @@ class Graph:
         return self._items.get(uid)
 
     def dependents(self, uid: str) -> list[Item]:
-        """Those that refer to an owner."""
+        """The objects that refer to an owner."""
         return [self._items[one] for one in self._dependents.get(uid, ())]
 
     def has_ended(self, reference: Owner, dependent: Item) -> bool:
-        """Whether the end of an owner was seen, not too long ago; only of one that the dependent can have had."""
+        """Whether the deletion of an owner was observed recently, in a namespace that the dependent can refer to."""
         return self._ended.get(reference.uid) in {"", dependent.namespace}
 
     def owner(self, reference: Owner, dependent: Item) -> Item | None:
-        """The owner that a dependent refers to, if it is known and really the one that the reference describes."""
+        """The owner that a dependent refers to, if it is known and matches the reference."""
         found = self._items.get(reference.uid)
         if found is None or found.name != reference.name or found.resource.kind != reference.kind:
             return None
@@ -172,13 +173,13 @@ class Graph:
         return found if found.namespace in {"", dependent.namespace} else None
 
     def settled(self, item: Item) -> bool:
-        """Whether nothing needs to be done about an object, as far as is known here."""
+        """Whether nothing needs to be done about an object in the known state."""
         owners = [self.owner(reference, item) for reference in item.owners]
         at_peace = all(owner is not None and not owner.waits_for_dependents for owner in owners)
         return at_peace and not item.waits_for_dependents and not item.orphans_dependents
 
     def put(self, item: Item) -> Iterator[str]:
-        """An object came or changed; the uids of those to look at again."""
+        """An object was added or updated; returns the uids to examine."""
         old = self._items.get(item.uid)
         self._items[item.uid] = item
         if old is None or old.owners != item.owners:
@@ -191,11 +192,11 @@ class Graph:
         if item.deleting and (old is None or not old.deleting or old.finalizers != item.finalizers):
             if item.waits_for_dependents or item.orphans_dependents:
                 yield item.uid
-            # Whoever waits for this one in the foreground may learn that it waits for others in turn.
+            # Owners that wait for this object may be part of a cycle.
             yield from self._waiting_owners(item)
 
     def remove(self, uid: str) -> Iterator[str]:
-        """An object is gone; the uids of those to look at again."""
+        """An object is gone; returns the uids to examine."""
         item = self._items.get(uid)
         if item is not None:
             self._ended[uid] = item.namespace
@@ -204,7 +205,7 @@ class Graph:
         yield from self.forget(uid)
 
     def forget(self, uid: str) -> Iterator[str]:
-        """An object can no longer be followed, whether or not it is gone; the uids of those to look at again."""
+        """An object can no longer be watched, gone or not; returns the uids to examine."""
         item = self._items.pop(uid, None)
         if item is None:
             return
@@ -225,7 +226,7 @@ class Graph:
             self._dependents.setdefault(owner, set()).add(uid)
 
     def _released(self, old: Item | None, new: Item) -> Iterator[str]:
-        """Owners that no longer have to wait for an object whose references changed."""
+        """Owners that no longer wait for an object whose references changed."""
         for owner in old.owners if old else ():
             if owner.blocks and not new.blocks(owner.uid):
                 known = self._items.get(owner.uid)
@@ -240,7 +241,7 @@ class Graph:
 
 
 def plan(item: Item, owners: Mapping[Owner, OwnerState], dependents: Iterable[Item]) -> list[Instruction]:
-    """What to do about an object; `owners` tells the state of each of its references."""
+    """The action for an object; `owners` gives the state of each reference."""
     if item.waits_for_dependents:
         return _plan_waiting(item, dependents)
     if item.deleting or not item.owners or OwnerState.UNKNOWN in owners.values():
@@ -253,7 +254,7 @@ def plan(item: Item, owners: Mapping[Owner, OwnerState], dependents: Iterable[It
     if states[OwnerState.WAITING] and below:
         instructions: list[Instruction] = []
         if any(one.waits_for_dependents for one in below):
-            # Two that each wait for the other would wait for ever.
+            # Two objects that wait for each other would wait for ever.
             instructions.append(UnblockOwners())
         return [*instructions, DeleteItem(Propagation.FOREGROUND)]
     return [DeleteItem(_propagation(item))]
@@ -267,7 +268,7 @@ def _plan_waiting(item: Item, dependents: Iterable[Item]) -> list[Instruction]:
 
 
 def _propagation(item: Item) -> Propagation:
-    """As a finalizer that is there already asks for."""
+    """The propagation policy that an existing finalizer requests."""
     if ORPHAN in item.finalizers:
         return Propagation.ORPHAN
     return Propagation.FOREGROUND if FOREGROUND in item.finalizers else Propagation.BACKGROUND

@@ -1,8 +1,9 @@
-"""How fast a number of pods may follow what metrics ask for. Pure.
+"""Limits how fast an autoscaler may change the number of pods. Pure.
 
-First the recommendation is steadied: the lowest of those of the window counts for more pods, the highest for fewer.
-Then policies bound the change, by what has changed in their periods already, and then the autoscaler's own bounds.
-Upstream's rules and words (`pkg/controller/podautoscaler`, 1.36), with and without `behavior`.
+First the recommendation is stabilized: within the window, the lowest recommendation counts for scaling up and the
+highest for scaling down. Then scaling policies bound the change by what has changed in their periods already. Last come
+`minReplicas` and `maxReplicas`. Rules and messages are upstream's (`pkg/controller/podautoscaler`, 1.36), with and
+without `behavior`.
 """
 
 import math
@@ -18,9 +19,9 @@ _USUAL_UP: Final[_Policies] = (
     {"type": "Pods", "value": 4, "periodSeconds": 15},
 )
 _USUAL_DOWN: Final[_Policies] = ({"type": "Percent", "value": 100, "periodSeconds": 15},)
-#: Without `behavior`: as many as there are come at once, or so many.
+#: Without `behavior`, one step may double the pods, or add up to this many.
 _AT_ONCE: Final = 4
-#: The longest period or window that can be asked for.
+#: The longest period or window that the API accepts.
 _MEMORY_S: Final = 3600
 
 WITHIN: Final = ("False", "DesiredWithinRange", "the desired count is within the acceptable range")
@@ -51,20 +52,20 @@ HELD_DOWN: Final = (
 
 @dataclass(slots=True)
 class Memory:
-    """What an autoscaler remembers: what it recommended, and what it has changed."""
+    """The recommendations and changes that an autoscaler remembers."""
 
     recommendations: list[tuple[float, int]] = field(default_factory=list)
     changes: list[tuple[float, int]] = field(default_factory=list)
 
     def forget(self, now: float) -> None:
-        """Drop what no rule can ask for any more."""
+        """Drop entries that are older than every window and period."""
         self.recommendations = [one for one in self.recommendations if one[0] > now - _MEMORY_S]
         self.changes = [one for one in self.changes if one[0] > now - _MEMORY_S]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How many pods there will be, and why not more or fewer: status, reason and message of two conditions."""
+    """The new number of pods, and the conditions AbleToScale and ScalingLimited: status, reason and message of each."""
 
     replicas: int
     able: tuple[str, str, str]
@@ -72,7 +73,7 @@ class Decision:
 
 
 def decide(spec: Mapping[str, Any], memory: Memory, *, current: int, wanted: int, now: float) -> Decision:
-    """Bound what is wanted; it is remembered as recommended."""
+    """Bound the proposed number of pods, and remember it as a recommendation."""
     memory.recommendations.append((now, wanted))
     steadied, able = _steadied(spec, memory, current=current, wanted=wanted, now=now)
     replicas, limited = _bounded(spec, memory, current=current, wanted=steadied, now=now)
@@ -86,7 +87,7 @@ def _steadied(
     lowest = min((count for at, count in memory.recommendations if at > now - up_s), default=wanted)
     highest = max((count for at, count in memory.recommendations if at > now - down_s), default=wanted)
     if spec.get("behavior") is None:
-        # as before there were rules: what was recommended lately is made up for, even if that is more than there are
+        # without behavior: the highest recent recommendation counts, even if it is above the present size
         steadied = max(highest, wanted)
     else:
         steadied = min(max(current, min(lowest, wanted)), max(highest, wanted))
@@ -143,7 +144,7 @@ def _least(spec: Mapping[str, Any], changes: Iterable[tuple[float, int]], *, cur
 
 
 def _net(changes: Iterable[tuple[float, int]], since: float) -> int:
-    """By how much the number has changed."""
+    """The net change of the number of pods."""
     return sum(change for at, change in changes if at > since)
 
 

@@ -1,7 +1,7 @@
-"""What is said of a metric: what it is called, and how it is told that it could not be had. Pure.
+"""Names of metrics, and messages about metrics that cannot be read. Pure.
 
-People look for upstream's words, and programs compare them, so they are upstream's to the letter
-(`pkg/controller/podautoscaler`, 1.36), with the order in which its parts put their words before each other's.
+Users search for upstream's messages and programs compare them, so they are identical to upstream's, including the order
+of their prefixes (`pkg/controller/podautoscaler`, 1.36).
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _RESOURCES: Final = frozenset({"Resource", "ContainerResource"})
 
 
 def field(metric: Mapping[str, Any]) -> str:
-    """The field in which a metric of its type is described."""
+    """The field that describes a metric of its type."""
     kind = str(metric.get("type", ""))
     return kind[:1].lower() + kind[1:]
 
@@ -22,7 +22,7 @@ def source(metric: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def name(metric: Mapping[str, Any]) -> str:
-    """A metric, to be named as the reason of a size."""
+    """The name of a metric in the reason for a size."""
     kind, described = metric["type"], source(metric)
     if kind in _RESOURCES:
         if _is_aimed_at(described, "averageValue"):
@@ -38,14 +38,14 @@ def name(metric: Mapping[str, Any]) -> str:
 
 
 def identity(metric: Mapping[str, Any]) -> dict[str, Any]:
-    """A metric, as the status names it."""
+    """The metric identifier that the status contains."""
     described = source(metric)
     kept = ("name", "container") if metric["type"] in _RESOURCES else ("metric", "describedObject")
     return {part: described[part] for part in kept if part in described}
 
 
 def failure(metric: Mapping[str, Any], why: str) -> str:
-    """Why a metric asks for nothing."""
+    """Why a metric proposes no size."""
     if metric["type"] not in _RESOURCES:
         return why
     described = source(metric)
@@ -54,7 +54,7 @@ def failure(metric: Mapping[str, Any], why: str) -> str:
 
 
 def among_others(metric: Mapping[str, Any], failed: str) -> str:
-    """The same where several metrics are told of."""
+    """The same message where an autoscaler has several metrics."""
     kind, described = metric["type"], source(metric)
     each = _is_aimed_at(described, "averageValue")
     if kind == "Resource":
@@ -71,7 +71,7 @@ def among_others(metric: Mapping[str, Any], failed: str) -> str:
 
 
 def unread(metric: Mapping[str, Any], namespace: str, why: str) -> str:
-    """That a metric could not be read."""
+    """The message for a metric that could not be read."""
     kind, described = metric["type"], source(metric)
     if kind in _RESOURCES:
         return f"unable to get metrics for resource {described['name']}: {why}"

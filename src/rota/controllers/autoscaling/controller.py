@@ -1,8 +1,8 @@
-"""Sizes whatever has a scale by what its pods use, as HorizontalPodAutoscalers say.
+"""Scales targets of HorizontalPodAutoscalers through their scale subresource.
 
-Every fifteen seconds it reads the target's scale, its pods and what is measured (`metrics_client`), has the number
-worked out (`replica_calculator`, `behavior`) and writes it. Sizes are read from the server each time, so that nothing
-is decided from an old one. Behaves as upstream's (`pkg/controller/podautoscaler`, 1.36).
+Every fifteen seconds the controller reads the target's scale, its pods and its metrics (`metrics_client`), calculates
+the number of pods (`replica_calculator`, `behavior`) and writes it. The scale is read from the server each time, never
+from a cache. Behaves as upstream's (`pkg/controller/podautoscaler`, 1.36).
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,24 +27,24 @@ from rota.kit.metrics import Metrics
 
 AUTOSCALERS: Final = ("autoscaling", "v2", "horizontalpodautoscalers")
 PERIOD_S: Final = 15.0
-#: How often a scale that others change meanwhile is written.
+#: Attempts to write a scale when writes conflict.
 _TRIES: Final = 5
-#: Kinds that need not be looked for.
+#: Kinds whose plural needs no discovery request.
 _KNOWN: Final = {"Deployment": "deployments", "ReplicaSet": "replicasets", "StatefulSet": "statefulsets"}
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is remembered of an autoscaler."""
+    """The state that is kept for an autoscaler between rounds."""
 
     memory: Memory = field(default_factory=Memory)
-    #: Whose pods it sizes.
+    #: The selector of the pods that it scales.
     selector: Selector | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Why a target's pods are not sized: an event, and a condition with the same words or others."""
+    """Why a target is not scaled: an event, and a condition with the same or another message."""
 
     event: str
     reason: str
@@ -53,7 +53,7 @@ class _Refusal:
 
 
 class AutoscalingController:
-    """Sizes for every HorizontalPodAutoscaler."""
+    """Scales the targets of all HorizontalPodAutoscalers."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -67,7 +67,7 @@ class AutoscalingController:
         self._known: Final[dict[Key, _Known]] = {}
 
     async def run(self) -> None:
-        """Keep sizes until cancelled."""
+        """Scale until cancelled."""
         await self._frame.run()
 
     def _changed(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -89,11 +89,11 @@ class AutoscalingController:
             except errors.NotFound:
                 return None
             except errors.Conflict:
-                pass  # somebody has changed it: the next look finds what
+                pass  # a conflicting write: the next round reads the new state
         return PERIOD_S
 
     async def _size(self, key: Key, autoscaler: Object, saying: "_Saying") -> None:
-        """Bring the target to its size, and say so."""
+        """Scale the target, and update the autoscaler's status."""
         name = autoscaler["spec"]["scaleTargetRef"]["name"]
         try:
             where = await self._where(autoscaler["spec"]["scaleTargetRef"])
@@ -131,7 +131,7 @@ class AutoscalingController:
         saying.sizes(current, desired)
 
     async def _where(self, target: Mapping[str, Any]) -> Resource:
-        """The resource that a reference is about; the plural of a kind of somebody's own is asked for."""
+        """The resource that a reference names; the plural of a custom kind comes from discovery."""
         kind, (group, _, version) = target["kind"], str(target.get("apiVersion") or "v1").rpartition("/")
         plural = (
             _KNOWN.get(kind)
@@ -143,7 +143,7 @@ class AutoscalingController:
         return (group, version, plural)
 
     async def _write(self, where: Resource, scale: Object, replicas: int, *, namespace: str) -> None:
-        """Write a size, though others write the target too."""
+        """Write a scale, and retry on conflicts."""
         for attempt in range(_TRIES):
             try:
                 await self._client.update(where, {**scale, "spec": {"replicas": replicas}}, subresource="scale")
@@ -155,7 +155,7 @@ class AutoscalingController:
                 return
 
     async def _desired(self, key: Key, autoscaler: Object, scale: Object, saying: "_Saying") -> tuple[int | None, str]:
-        """How many pods there should be, and why; None if that cannot be told."""
+        """The desired number of pods and the reason; None if it cannot be calculated."""
         spec, current = autoscaler["spec"], int((scale.get("spec") or {}).get("replicas") or 0)
         lowest, highest = int(spec.get("minReplicas") or 1), int(spec["maxReplicas"])
         if current == 0:
@@ -186,7 +186,7 @@ class AutoscalingController:
         return decision.replicas, reason
 
     async def _pods(self, key: Key, scale: Object) -> "Sequence[Object] | _Refusal":
-        """The target's pods, unless it cannot be told which they are, or others size them too."""
+        """The target's pods; refused if its selector is unusable or another autoscaler selects the same pods."""
         text = str((scale.get("status") or {}).get("selector") or "")
         if not text:
             said = "the HPA target's scale is missing a selector"
@@ -205,7 +205,7 @@ class AutoscalingController:
         return pods
 
     def _sizing(self, namespace: str, pods: Sequence[Object]) -> list[Key]:
-        """All autoscalers that size one of these pods."""
+        """All autoscalers whose targets include one of these pods."""
         there = [(key, one.selector) for key, one in self._known.items() if key.namespace == namespace]
         labels = [meta.labels(pod) for pod in pods]
         return sorted(
@@ -215,7 +215,7 @@ class AutoscalingController:
     async def _best(
         self, autoscaler: Object, scale: Object, pods: Sequence[Object], saying: "_Saying"
     ) -> Proposal | None:
-        """The metric that asks for most; None, and that is said, if one that is not known might ask for more."""
+        """The metric with the largest proposal; None if an unreadable metric might propose more. Sets the condition."""
         namespace, current = meta.namespace(autoscaler), int(scale["spec"]["replicas"])
         status = scale.get("status") or {}
         target = Target(namespace=namespace, pods=pods, wanted=current, present=int(status.get("replicas") or 0))
@@ -242,21 +242,21 @@ class AutoscalingController:
 
 
 class _Saying:
-    """A status that is being put together."""
+    """A status under construction."""
 
     def __init__(self, old: Mapping[str, Any], *, now: str) -> None:
         self.now: Final = now
         self.status: Final[dict[str, Any]] = {"desiredReplicas": 0, **old}
-        #: What was measured, if it came to that.
+        #: The current metric values, if they were read.
         self.metrics: list[dict[str, Any]] | None = None
 
     def condition(self, name: str, status: str, reason: str, message: str) -> None:
-        """Say how something is."""
+        """Set a condition."""
         new = {"type": name, "status": status, "reason": reason, "message": message}
         self.status["conditions"] = meta.with_condition(self.status.get("conditions") or (), new, now=self.now)
 
     def sizes(self, current: int, desired: int) -> None:
-        """Say how many there are and should be; what was measured last time is forgotten."""
+        """Set the current and desired sizes; the previous metric values are dropped."""
         self.status["desiredReplicas"] = desired
         for name, value in (("currentReplicas", current), ("currentMetrics", self.metrics)):
             self.status.pop(name, None)

@@ -1,8 +1,8 @@
-"""What is measured, asked of the API: `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io`.
+"""Reads metrics from `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io`.
 
-The first is our own server's. The others are served by adapters of monitoring systems behind an API server that passes
-their groups on; where nobody serves them, that is said in upstream's words (`podautoscaler/metrics`, 1.36). A reading
-is what `replica_calculator` reckons with.
+The first group is served by Rota's API server. The others are served by adapters of monitoring systems behind an API
+server that aggregates them; without one, the error is upstream's (`podautoscaler/metrics`, 1.36). A reading is the
+input of `replica_calculator`.
 """
 
 import re
@@ -22,15 +22,15 @@ from rota.controllers.autoscaling.replica_calculator import Measured, Reading
 POD_METRICS: Final = ("metrics.k8s.io", "v1beta1", "pods")
 _CUSTOM: Final = "custom.metrics.k8s.io"
 _EXTERNAL: Final = "external.metrics.k8s.io"
-#: Versions of custom metrics that are understood, and what each calls the time that a figure is about.
+#: Supported versions of custom metrics, and the field that holds the time of a value in each.
 _WINDOWS: Final = {"v1beta2": "windowSeconds", "v1beta1": "window"}
-#: That time where it is not told.
+#: The time of a value that has none.
 _WINDOW_S: Final = 60.0
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?", re.ASCII)
 
 
 class Unreadable(Exception):
-    """A metric cannot be had; the message says why."""
+    """A metric cannot be read; the message says why."""
 
 
 class Meters:
@@ -40,7 +40,7 @@ class Meters:
         self._client: Final = client
 
     async def read(self, metric: Mapping[str, Any], namespace: str, labels: str) -> Reading:
-        """What is measured for the pods with these labels; in words, why it cannot be had."""
+        """The values of a metric for the pods with these labels, or the reason why they cannot be read."""
         described = condition_messages.source(metric)
         try:
             match metric.get("type"):
@@ -84,7 +84,7 @@ class Meters:
         about = described["describedObject"]
         group = str(about.get("apiVersion") or "").rpartition("/")[0]
         if about["kind"] == "Namespace" and not group:
-            # whatever it is called: nobody looks out of his own
+            # an autoscaler reads metrics of its own namespace only, whatever name is given
             where = "metrics"
         else:
             where = f"{await self._plural(about)}/{quote(about['name'])}"
@@ -111,7 +111,7 @@ class Meters:
     async def _custom(
         self, namespace: str, where: str, identified: Mapping[str, Any], *, labels: str = ""
     ) -> tuple[str, list[Object]]:
-        """Values of a custom metric, and the version of the API that tells them."""
+        """Values of a custom metric, and the API version that served them."""
         try:
             version = await self._custom_version()
             root = paths.group_version(_CUSTOM, version)
@@ -137,7 +137,7 @@ class Meters:
         return str(known)
 
     async def _plural(self, about: Mapping[str, Any]) -> str:
-        """How paths of custom metrics name a kind: its plural, and its group."""
+        """The plural and group of a kind, as paths of custom metrics contain them."""
         group, _, version = str(about.get("apiVersion") or "v1").rpartition("/")
         found = await resource_of(self._client, group, version, about["kind"])
         if found is None:
@@ -154,7 +154,7 @@ class Meters:
 
 
 async def resource_of(client: Client, group: str, version: str, kind: str) -> str | None:
-    """The plural of a kind, as the server serves it."""
+    """The plural of a kind, from discovery."""
     try:
         raw = await client.request("GET", paths.group_version(group, version))
     except errors.NotFound:
@@ -164,7 +164,7 @@ async def resource_of(client: Client, group: str, version: str, kind: str) -> st
 
 
 def _measured(used: list[Object], described: Mapping[str, Any]) -> dict[str, Measured]:
-    """What pods, or one container of each, use of a resource; pods of which it is not known of all are left out."""
+    """Usage of a resource by pod, or by one container of each; pods with incomplete readings are left out."""
     resource, container = str(described["name"]), described.get("container")
     found: dict[str, Measured] = {}
     for one in used:
@@ -188,7 +188,7 @@ def _kind(group: str, kind: str) -> str:
 
 
 def _said(error: Exception, what: str) -> str:
-    """What a server said; of a path that it does not know, what upstream's clients make of that."""
+    """The server's error message; for an unknown path, the message of upstream's clients."""
     if isinstance(error, errors.NotFound) and not (error.details and error.details.name):
         return f"the server could not find the requested resource (get {what})"
     return str(error)

@@ -1,9 +1,9 @@
-"""How many pods a metric asks for. Pure.
+"""Calculates the number of pods that a metric calls for. Pure.
 
-The measure is usage over what was aimed at; near enough to 1 nothing changes. Pods that are not ready, or of which
-nothing is known, are reckoned so that they never make a change larger: as using nothing where there would be more pods,
-and all they asked for where there would be fewer. A metric of something else than pods (an object, a queue outside)
-is one number, for all pods together or for each. Upstream's rules and words (`pkg/controller/podautoscaler`, 1.36).
+The ratio is usage over target; within the tolerance nothing changes. Pods that are not ready or have no reading are
+counted so that they never enlarge a change: with zero usage when scaling up, with their full request when scaling down.
+An object metric or external metric is one number, for all pods together or per pod. Rules and messages are upstream's
+(`pkg/controller/podautoscaler`, 1.36).
 """
 
 import math
@@ -18,9 +18,9 @@ from rota.controllers import pod_states
 from rota.controllers.autoscaling import condition_messages
 
 TOLERANCE: Final = 0.1
-#: For so long after its start a pod's use of processors is that of its start.
+#: For this long after its start, a pod's CPU usage counts as startup usage.
 _STARTING_S: Final = 300.0
-#: A pod that was never ready for so long after its start is taken for one that starts.
+#: For this long after its start, a pod that was never ready counts as starting.
 _FIRST_READY_S: Final = 30.0
 _MOST: Final = 2**31 - 1
 
@@ -30,20 +30,20 @@ _Ratio: TypeAlias = Callable[[Mapping[str, int]], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a pod uses, in thousandths."""
+    """Usage of one pod, in thousandths."""
 
     amount: int
     at: float
     window_s: float
 
 
-#: What was measured: of pods by their names, or one number in thousandths; or why nothing was, in words.
+#: Readings by pod name, or one number in thousandths, or the reason why there are none.
 Reading: TypeAlias = Mapping[str, Measured] | int | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Who is sized: its pods, and how many it is told to have and has."""
+    """The workload that is scaled: its pods, its desired size and its current size."""
 
     namespace: str
     pods: Sequence[Object]
@@ -53,40 +53,40 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """How many pods there should be by one metric."""
+    """The number of pods that one metric calls for."""
 
     replicas: int
-    #: The metric, in words.
+    #: The metric's name in messages.
     name: str
-    #: What to say of the metric in the status.
+    #: The metric's entry in the status.
     status: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Why a metric asks for nothing."""
+    """Why a metric proposes no size."""
 
     reason: str
     message: str
-    #: The same where several metrics are told of.
+    #: The same message where the autoscaler has several metrics.
     among_others: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerances:
-    """By how much usage may be off before pods come, or go."""
+    """Deviations from the target that cause no scaling, up and down."""
 
     up: float = TOLERANCE
     down: float = TOLERANCE
 
     def allow(self, ratio: float) -> bool:
-        """Whether nothing has to change."""
+        """Whether a ratio is within the tolerance."""
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Pods by what their measures are worth."""
+    """Pods by whether their readings count."""
 
     ready: int
     unready: frozenset[str]
@@ -96,7 +96,7 @@ class _Groups:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """What came of a calculation: how many pods, and what to show."""
+    """The result of a calculation: number of pods, and the values for the status."""
 
     replicas: int
     shown: Mapping[str, Any]
@@ -105,7 +105,7 @@ class _Sum:
 def propose(
     metric: Mapping[str, Any], reading: Reading, target: Target, *, tolerances: Tolerances, now: float
 ) -> Proposal | Unknown:
-    """What a metric asks for, by what was measured of it."""
+    """The number of pods that a metric calls for, from its reading."""
     kind, described = str(metric.get("type", "")), condition_messages.source(metric)
     if kind in {"Resource", "ContainerResource"}:
         found = _by_resource(described, reading, target, tolerances=tolerances, now=now)
@@ -182,7 +182,7 @@ def _by_object(described: Mapping[str, Any], reading: Reading, target: Target, *
 
 
 def _by_number(described: Mapping[str, Any], reading: Reading, target: Target, *, tolerances: Tolerances) -> _Sum | str:
-    """By one number: for each of the pods that there are, or for all of them together."""
+    """From one number: an average over the current pods, or a total."""
     if not isinstance(reading, int):
         return reading if isinstance(reading, str) else "no single number was measured"
     each, whole = _target(described, "averageValue"), _target(described, "value")
@@ -205,7 +205,7 @@ def _by_number(described: Mapping[str, Any], reading: Reading, target: Target, *
 
 
 def _sorted_out(reading: Reading, target: Target, *, resource: str, now: float) -> tuple[dict[str, int], _Groups] | str:
-    """What pods use whose use says something, and which do not count or are not known."""
+    """Usage of the pods that count, and which pods are ignored or have no reading."""
     if not isinstance(reading, Mapping):
         return reading if isinstance(reading, str) else "no pod was measured"
     if not target.pods:
@@ -220,7 +220,7 @@ def _sorted_out(reading: Reading, target: Target, *, resource: str, now: float) 
 def _for_each(
     amounts: Mapping[str, int], groups: _Groups, goal: int, target: Target, tolerances: Tolerances, notation: Format
 ) -> _Sum:
-    """So much for each pod."""
+    """From a target per pod."""
 
     def ratio(of: Mapping[str, int]) -> float:
         return (sum(of.values()) // len(of)) / goal
@@ -277,7 +277,7 @@ def _group(pods: Sequence[Object], measured: Mapping[str, Measured], *, resource
 
 
 def _is_starting(pod: Object, one: Measured, *, now: float) -> bool:
-    """Whether what a pod uses says little about what it will use."""
+    """Whether a pod is starting, so that its usage does not predict later usage."""
     condition, began = meta.condition(pod, "Ready"), (pod.get("status") or {}).get("startTime")
     if condition is None or not began:
         return True
@@ -288,7 +288,7 @@ def _is_starting(pod: Object, one: Measured, *, now: float) -> bool:
 
 
 def _requests(pods: Sequence[Object], resource: str, container: str) -> dict[str, int] | str:
-    """What each pod (or its one container) asked for, in thousandths; or what is missing, in words."""
+    """Requests of each pod (or of one container) in thousandths, or the message for a missing request."""
     found: dict[str, int] = {}
     for pod in pods:
         asked = (
@@ -331,5 +331,5 @@ def _utilization(amounts: Mapping[str, int], requests: Mapping[str, int]) -> int
 
 
 def _target(described: Mapping[str, Any], name: str) -> int:
-    """What is aimed at, in thousandths; 0 if that is not how it is said."""
+    """The target in thousandths; 0 if the target is of another type."""
     return quantities.milli((described.get("target") or {}).get(name))

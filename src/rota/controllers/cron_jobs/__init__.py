@@ -1,1 +1,1 @@
-"""CronJobs: a Job for every time that a schedule names."""
+"""CronJobs: `controller` creates Jobs on schedule; `runs` decides which run is due and is pure."""

@@ -1,7 +1,7 @@
-"""Makes a Job for every time that a CronJob's schedule names, and keeps its status and its history short.
+"""Creates Jobs at the scheduled times of CronJobs, updates their status, and limits their history.
 
-Which run is due is decided in `runs`. A Job that was made and not written down, because whoever made it died in
-between, is known by the time that it bears, and written down then. Behaves as upstream's (`pkg/controller/cronjob`,
+`runs` decides which run is due. A Job that was created but not recorded in the status, because the controller crashed
+in between, is recognized by its scheduled time and recorded then. Behaves as upstream's (`pkg/controller/cronjob`,
 1.36).
 """
 
@@ -28,12 +28,12 @@ CRON_JOBS: Final = ("batch", "v1", "cronjobs")
 JOBS: Final = ("batch", "v1", "jobs")
 KIND: Final = OwnerKind(api_version="batch/v1", kind="CronJob", target=CRON_JOBS)
 _WORKERS: Final = 5
-#: Somebody else wrote first, and the news is on the way.
+#: After a conflicting write: the watch delivers the new state soon.
 _SOON_S: Final = 0.05
 
 
 class CronJobController:
-    """Jobs at the times of every CronJob."""
+    """Creates the Jobs of all CronJobs."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -42,14 +42,14 @@ class CronJobController:
             client, "cron jobs", self._process, clock=clock, rng=rng, workers=_WORKERS, metrics=metrics
         )
         self._recorder: Final = self._frame.report_as("cronjob-controller")
-        #: Writes on Jobs, and on CronJobs themselves, both by the uid of the CronJob.
+        #: Expected writes of Jobs and of CronJobs, by the CronJob's uid.
         self._expectations: Final = Expectations(clock)
         self._own_writes: Final = Expectations(clock)
         self._cron_jobs: Final = self._frame.follow(CRON_JOBS, self._cron_job_changed)
         self._jobs: Final = self._frame.follow(JOBS, self._job_changed, indexers=OWNED)
 
     async def run(self) -> None:
-        """Make Jobs until cancelled."""
+        """Create Jobs until cancelled."""
         await self._frame.run()
 
     def _cron_job_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -103,7 +103,7 @@ class CronJobController:
         return runs.next_in_s(cron_job, schedule, place, now=self._clock.now())
 
     def _understood(self, cron_job: Object) -> tuple[Schedule, dt.tzinfo] | None:
-        """The schedule and its place; one that cannot be understood is said so, and waits for a better one."""
+        """The schedule and its time zone; an invalid one is reported in an event and not retried until it changes."""
         spec = cron_job["spec"]
         try:
             place = runs.zone(cron_job)
@@ -119,7 +119,7 @@ class CronJobController:
             return None
 
     def _seen(self, cron_job: Object, jobs: Sequence[Object]) -> dict[str, Any]:
-        """The status after what has become of Jobs."""
+        """The status updated from the observed Jobs."""
         status = dict(cron_job.get("status") or {})
         known = {meta.uid(one): one for one in jobs}
         active: list[dict[str, Any]] = []
@@ -145,7 +145,7 @@ class CronJobController:
         return {**{name: item for name, item in status.items() if name != "active"}, **_listed(active)}
 
     async def _start(self, cron_job: Object, at: float, place: dt.tzinfo, *, now: float) -> Object:
-        """Make the Job of a run, unless something is against it; the CronJob as it is then."""
+        """Create the Job of a run unless the concurrency policy forbids it; the updated CronJob."""
         spec, active = cron_job["spec"], (cron_job.get("status") or {}).get("active") or ()
         deadline = spec.get("startingDeadlineSeconds")
         if deadline is not None and at + float(deadline) < now:
@@ -179,7 +179,7 @@ class CronJobController:
         try:
             made = await self._client.create(JOBS, wanted)
         except errors.AlreadyExists:
-            self._expectations.drop(key)  # the news of it may have come already
+            self._expectations.drop(key)  # the watch may have delivered it already
             found = await self._client.get(JOBS, key.name, namespace=key.namespace)
             ours = (meta.controller_of(found) or {}).get("uid") == meta.uid(cron_job)
             return found if ours else None
@@ -217,7 +217,7 @@ class CronJobController:
         self._recorder.event(cron_job, "Normal", "SuccessfulDelete", f"Deleted job {key.name}")
 
     async def _write(self, cron_job: Object, status: dict[str, Any]) -> Object:
-        """Write the status if it has changed; the CronJob as it is then."""
+        """Write the status if it has changed; the updated CronJob."""
         if status == (cron_job.get("status") or {}):
             return cron_job
         key = Key(meta.namespace(cron_job), meta.name(cron_job))
@@ -236,7 +236,7 @@ def _listed(active: Sequence[Object]) -> dict[str, Any]:
 
 
 def _note_times(status: dict[str, Any], job: Object) -> None:
-    """Note in a status when a Job was due and, if it went well, when it was done, unless a later one was noted."""
+    """Record a Job's scheduled time and, if it succeeded, its completion time, unless later ones are recorded."""
     at, done = runs.scheduled_at(job), (job.get("status") or {}).get("completionTime")
     if at is not None:
         status["lastScheduleTime"] = max(status.get("lastScheduleTime") or "", times.format_time(at))

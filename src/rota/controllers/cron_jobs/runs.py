@@ -1,8 +1,8 @@
-"""Which run of a CronJob is due, which Jobs are its runs, and which of them may go. Pure: the time is an argument.
+"""Which run of a CronJob is due, which Jobs are its runs, and which old Jobs are deleted. Pure: time is an argument.
 
-A run's Job has a name that follows from its time, so that it is made once, whoever makes it and however often. Only the
-latest of several missed runs is made up for. Rules and words are upstream's (`pkg/controller/cronjob`, 1.36); a
-schedule without a time zone is one in UTC, so that all masters mean the same.
+The name of a run's Job is derived from its scheduled time, so each run is created once. Only the latest of several
+missed runs is started. Rules and messages are upstream's (`pkg/controller/cronjob`, 1.36). A schedule without a time
+zone uses UTC, so that all masters agree.
 """
 
 import datetime as dt
@@ -16,29 +16,29 @@ from rota.api.cron import Schedule
 from rota.api.meta import Object
 
 SCHEDULED_AT: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-#: More missed runs than this are worth a warning.
+#: More missed runs than this cause a warning event.
 MANY: Final = 100
-#: Clocks of several machines differ a little; who is woken too early would wait for the next time.
+#: Allowance for clock skew between machines; a timer that fires too early would wait for the next scheduled time.
 _SLACK_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """The latest run that should have begun."""
+    """The latest run that should have started."""
 
     at: float
-    #: Whether there were more of them than `MANY`.
+    #: Whether more than `MANY` runs were missed.
     many: bool
 
 
 def zone(cron_job: Object) -> dt.tzinfo:
-    """Where a schedule's wall clock hangs; `ValueError` or `ZoneInfoNotFoundError` if nobody knows the place."""
+    """The time zone of a schedule; `ValueError` or `ZoneInfoNotFoundError` if it is unknown."""
     name = cron_job["spec"].get("timeZone")
     return dt.UTC if name is None else zoneinfo.ZoneInfo(name)
 
 
 def due(cron_job: Object, schedule: Schedule, place: dt.tzinfo, *, now: float) -> Due | None:
-    """The run that is due now; None if none is."""
+    """The run that is due now; None if there is none."""
     since = _since(cron_job)
     deadline = cron_job["spec"].get("startingDeadlineSeconds")
     if deadline is not None:
@@ -47,7 +47,7 @@ def due(cron_job: Object, schedule: Schedule, place: dt.tzinfo, *, now: float) -
 
 
 def next_in_s(cron_job: Object, schedule: Schedule, place: dt.tzinfo, *, now: float) -> float | None:
-    """When to look at a CronJob next, from now; None if its schedule has no more times."""
+    """Seconds until the CronJob must be reconciled; None if its schedule has no more times."""
     since = _since(cron_job)
     latest = _latest(schedule, place, since=since, now=now)
     if isinstance(schedule, cron.Every):
@@ -82,7 +82,7 @@ def job(cron_job: Object, at: float, place: dt.tzinfo) -> Object:
 
 
 def scheduled_at(one: Object) -> float | None:
-    """For when a Job was made; None for one that was made by hand."""
+    """The scheduled time of a Job; None for one that was created manually."""
     stamp = meta.annotations(one).get(SCHEDULED_AT, "")
     try:
         return times.parse(stamp)
@@ -91,7 +91,7 @@ def scheduled_at(one: Object) -> float | None:
 
 
 def reference(one: Object) -> dict[str, Any]:
-    """How a CronJob's status names a Job."""
+    """The reference to a Job in a CronJob's status."""
     metadata = meta.metadata(one)
     return {
         "kind": "Job",
@@ -104,12 +104,12 @@ def reference(one: Object) -> dict[str, Any]:
 
 
 def end_of(one: Mapping[str, Any]) -> str:
-    """How a Job has ended, as the type of its condition; empty if it has not."""
+    """The condition type with which a Job has finished; empty if it has not."""
     return next((kind for kind in ("Complete", "Failed") if meta.is_condition_true(one, kind)), "")
 
 
 def outlived(cron_job: Object, jobs: Iterable[Object]) -> list[Object]:
-    """The oldest Jobs beyond those that are kept to look at."""
+    """The oldest finished Jobs beyond the history limits."""
     ended, spec, found = list(jobs), cron_job["spec"], list[Object]()
     for kind, setting in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
         if (limit := spec.get(setting)) is not None:
@@ -129,7 +129,7 @@ def _since(cron_job: Object) -> float:
 
 
 def _latest(schedule: Schedule, place: dt.tzinfo, *, since: float, now: float) -> Due | None:
-    """The last time of a schedule after one moment and not after another."""
+    """The last scheduled time after one time and not after another."""
     if isinstance(schedule, cron.Every):
         start = since // 1
         passed = int((now - start) // schedule.seconds)
@@ -146,7 +146,7 @@ def _latest(schedule: Schedule, place: dt.tzinfo, *, since: float, now: float) -
 
 
 def _run(schedule: cron.Calendar, place: dt.tzinfo, *, since: float, now: float) -> Sequence[float]:
-    """The times between two moments, in order; no more than are many."""
+    """The scheduled times between two times, in order; the number is bounded."""
     found: list[float] = []
     at = schedule.after(since, place)
     while at is not None and at <= now and len(found) <= MANY:

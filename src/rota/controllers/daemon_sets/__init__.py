@@ -1,1 +1,1 @@
-"""DaemonSets: one pod on every node that should have one."""
+"""DaemonSets: `controller` manages pods; `placement` (eligible nodes) and `plan` (next step, status) are pure."""

@@ -1,8 +1,8 @@
-"""Keeps a pod of every DaemonSet on every node that should have one, of the template as it is.
+"""Runs one pod of every DaemonSet on every eligible node, with the current template.
 
-Where pods belong is decided in `placement`, what is next in `plan`; former templates are kept by `history_keeping`.
-Behaves as upstream's (`pkg/controller/daemon`, 1.36). A pod that has ended goes and its successor comes, at first at
-once, then less and less often: how often is forgotten with the process, as upstream does.
+`placement` decides which nodes are eligible, `plan` decides the next step, `revision_history` keeps former templates.
+Behaves as upstream's (`pkg/controller/daemon`, 1.36). A pod that has ended is replaced, at first at once, then with
+growing backoff; the backoff is kept in memory only, as upstream does.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from rota.kit.metrics import Metrics
 DAEMON_SETS: Final = ("apps", "v1", "daemonsets")
 NODES: Final = ("", "v1", "nodes")
 KIND: Final = OwnerKind(api_version="apps/v1", kind="DaemonSet", target=DAEMON_SETS)
-#: So many pods are made or deleted before the next look.
+#: Pods that are created or deleted in one round.
 _BURST: Final = 250
 _WORKERS: Final = 2
 _ENDED: Final = backoff.Policy(initial_s=1.0, cap_s=900.0, jitter=backoff.Jitter.NONE)
 
 
 class DaemonSetController:
-    """Pods on nodes for every DaemonSet."""
+    """Manages the pods of all DaemonSets."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -54,7 +54,7 @@ class DaemonSetController:
             left=lambda _, last: self._endings.pop(meta.uid(last), None),
         )
         self._nodes: Final = self._home.follow(NODES, self._node_changed)
-        # what is there is told whether or not all of it has been seen
+        # the status is updated even if the cache lacks some of the controller's own writes
         self._pods: Final = self._home.own(PODS, awaited=False)
         self._revisions: Final = self._home.own(REVISIONS)
         self._control: Final = PodControl(
@@ -66,12 +66,12 @@ class DaemonSetController:
         self._endings: Final[dict[str, dict[str, _Endings]]] = {}
 
     async def run(self) -> None:
-        """Keep pods until cancelled."""
+        """Manage pods until cancelled."""
         await self._home.run()
 
     def _node_changed(self, _: Key, old: Object | None, new: Object | None) -> None:
         if old is not None and new is not None and _attracts(old) == _attracts(new):
-            return  # most of what is heard of nodes is that they live
+            return  # most node updates are heartbeats
         for owner in self._home.owners.values():
             self._home.look_at(Key(meta.namespace(owner), meta.name(owner)))
 
@@ -108,7 +108,7 @@ class DaemonSetController:
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _clear(self, owner: Object, step: Step) -> float | None:
-        """Have pods go that have ended, unless one of the same node has a moment ago; when to look again."""
+        """Delete pods that have ended, subject to the backoff of their node; seconds until the next attempt."""
         again: list[float] = []
         generation = int((owner.get("status") or {}).get("observedGeneration") or 0)
         for pod in step.ended:
@@ -134,7 +134,7 @@ class DaemonSetController:
         return min(again, default=None)
 
     async def _take(self, owner: Object, step: Step, hashed: str) -> Exception | None:
-        """Make and delete pods; the first thing that went wrong."""
+        """Create and delete pods; returns the first error."""
         nodes, made = step.create[:_BURST], placement.template(owner, hashed)
 
         def create(number: int) -> Awaitable[object]:
@@ -149,12 +149,12 @@ class DaemonSetController:
 
 
 class _Endings:
-    """How often pods of one node have failed, and until when the next one stays as it is."""
+    """Backoff of failed pods on one node."""
 
     __slots__ = ("failures", "generation", "last", "until")
 
     def __init__(self, generation: int) -> None:
-        #: Of which the DaemonSet was: another template is another matter.
+        #: Generation of the DaemonSet; a new template resets the backoff.
         self.generation = generation
         self.failures = 0
         self.last = 0.0
@@ -167,5 +167,5 @@ class _Endings:
 
 
 def _attracts(node: Object) -> tuple[object, object]:
-    """What of a node decides which pods it gets."""
+    """The part of a node that decides whether it is eligible."""
     return meta.labels(node), (node.get("spec") or {}).get("taints") or ()

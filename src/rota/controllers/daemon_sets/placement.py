@@ -1,7 +1,7 @@
-"""On which nodes a DaemonSet's pods belong, and what ties a pod to its node. Pure.
+"""Which nodes are eligible for a DaemonSet, and how a pod is tied to its node. Pure.
 
-A pod is made for one node and names it in its affinity (`for_node`): the scheduler binds it, to that node or to none.
-The tolerations that daemons get, so that a node in trouble keeps them, are upstream's (`pkg/controller/daemon/util`,
+A pod is made for one node and names it in its node affinity (`for_node`), so the scheduler binds it to that node or not
+at all. The default tolerations keep daemons on nodes with problems; they are upstream's (`pkg/controller/daemon/util`,
 1.36).
 """
 
@@ -24,11 +24,11 @@ _REPELS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What a node is to a DaemonSet."""
+    """A node's eligibility for a DaemonSet."""
 
-    #: Whether it should have a pod.
+    #: Whether the node should get a pod.
     runs: bool
-    #: Whether a pod that it has may stay.
+    #: Whether an existing pod may stay on the node.
     keeps: bool
 
 
@@ -36,7 +36,7 @@ _NO: Final = Fit(runs=False, keeps=False)
 
 
 class Placement:
-    """A DaemonSet's wishes, compiled to be asked about many nodes."""
+    """The node constraints of a DaemonSet, compiled for many nodes."""
 
     def __init__(self, owner: Mapping[str, Any]) -> None:
         spec = owner["spec"]["template"].get("spec") or {}
@@ -47,7 +47,7 @@ class Placement:
         self._tolerations: Final = tolerations(spec)
 
     def fit(self, node: Mapping[str, Any]) -> Fit:
-        """What a node is to the DaemonSet."""
+        """A node's eligibility for the DaemonSet."""
         name, labels = meta.name(node), meta.labels(node)
         if self._node and self._node != name:
             return _NO
@@ -63,7 +63,7 @@ class Placement:
 
 
 def tolerations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A pod spec's tolerations with those that daemons get."""
+    """A pod spec's tolerations and the default ones of daemons."""
     found = [dict(one) for one in spec.get("tolerations") or ()]
     comes = (*_COMES, "network-unavailable") if spec.get("hostNetwork") else _COMES
     wanted = [_toleration(name, "NoExecute") for name in _STAYS] + [_toleration(name, "NoSchedule") for name in comes]
@@ -77,7 +77,7 @@ def tolerations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def template(owner: Mapping[str, Any], hashed: str) -> dict[str, Any]:
-    """What a DaemonSet's pods are made from, whatever their node."""
+    """The pod template of a DaemonSet, without a node."""
     given = owner["spec"]["template"]
     metadata, spec = given.get("metadata") or {}, given.get("spec") or {}
     labels = {**(metadata.get("labels") or {}), HASH_LABEL: hashed}
@@ -87,7 +87,7 @@ def template(owner: Mapping[str, Any], hashed: str) -> dict[str, Any]:
 
 
 def for_node(made: Mapping[str, Any], node: str) -> dict[str, Any]:
-    """A template that fits one node; whatever affinity to nodes it required has served already."""
+    """The template for one node; its node affinity replaces the required one, which was already evaluated."""
     named = {"nodeSelectorTerms": [{"matchFields": [{"key": NAME_FIELD, "operator": "In", "values": [node]}]}]}
     affinity = made["spec"].get("affinity") or {}
     tied = {**affinity, "nodeAffinity": {**(affinity.get("nodeAffinity") or {}), _REQUIRED: named}}
@@ -95,7 +95,7 @@ def for_node(made: Mapping[str, Any], node: str) -> dict[str, Any]:
 
 
 def node_of(pod: Mapping[str, Any]) -> str:
-    """The node that a pod is on or was made for; empty if nobody can tell."""
+    """The node that a pod is bound to or was made for; empty if unknown."""
     spec = pod.get("spec") or {}
     if spec.get("nodeName"):
         return str(spec["nodeName"])
@@ -104,7 +104,7 @@ def node_of(pod: Mapping[str, Any]) -> str:
 
 
 def is_current(pod: Mapping[str, Any], owner: Mapping[str, Any], hashed: str) -> bool:
-    """Whether a pod is of the template as it is, by the hash or by the number of changes."""
+    """Whether a pod has the current template, by hash or by generation."""
     generation = meta.annotations(owner).get(GENERATION)
     labels = meta.labels(pod)
     by_number = generation is not None and labels.get(GENERATION_LABEL) == generation

@@ -1,8 +1,8 @@
-"""What to do next for a DaemonSet, and what to say of it. Pure.
+"""The next step and the status of a DaemonSet. Pure.
 
-First every node that should have a pod gets one, and what is too much goes (`upkeep`); once nothing of that is left to
-do, the next pods of an old template are replaced (`rolled`), or have their successors made beside them where `maxSurge`
-allows that. The rules are upstream's (`pkg/controller/daemon`, 1.36).
+First every eligible node gets a pod and surplus pods are deleted (`upkeep`). Then pods of old templates are replaced
+(`rolled`), or get a successor beside them if `maxSurge` allows it. The rules are upstream's (`pkg/controller/daemon`,
+1.36).
 """
 
 import math
@@ -19,12 +19,12 @@ from rota.controllers.daemon_sets.placement import Fit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """A DaemonSet and all that its next step depends on."""
+    """A DaemonSet and the state that its next step depends on."""
 
     owner: Object
-    #: The hash of its template.
+    #: The hash of the current template.
     hashed: str
-    #: What each node is to it.
+    #: Eligibility by node.
     fits: Mapping[str, Fit]
     #: Its pods.
     pods: Sequence[Object]
@@ -32,19 +32,19 @@ class State:
 
     @property
     def min_ready_s(self) -> int:
-        """How long a pod must be ready to count."""
+        """How long a pod must be ready to be available."""
         return int(self.owner["spec"].get("minReadySeconds") or 0)
 
     def is_current(self, pod: Object) -> bool:
-        """Whether a pod is of the template as it is."""
+        """Whether a pod has the current template."""
         return placement.is_current(pod, self.owner, self.hashed)
 
     def is_available(self, pod: Object) -> bool:
-        """Whether a pod counts."""
+        """Whether a pod is available."""
         return pod_states.available_in_s(pod, min_ready_s=self.min_ready_s, now=self.now) == 0.0
 
     def by_node(self, *, with_gone: bool = False) -> dict[str, list[Object]]:
-        """The pods of each node, the oldest first; those that have ended and were deleted only `with_gone`."""
+        """The pods of each node, oldest first; ended pods in deletion are included only `with_gone`."""
         found: dict[str, list[Object]] = {}
         for pod in sorted(self.pods, key=_seniority):
             if with_gone or not (meta.is_deleting(pod) and pod_states.is_finished(pod)):
@@ -54,12 +54,12 @@ class State:
 
 @dataclass(slots=True)
 class Step:
-    """What is to be done."""
+    """The pods to create and to delete."""
 
     #: The nodes that get a pod.
     create: list[str] = field(default_factory=list)
     delete: list[Object] = field(default_factory=list)
-    #: Pods that have ended and go, unless one like them went a moment ago.
+    #: Ended pods to delete, subject to backoff.
     ended: list[Object] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -67,7 +67,7 @@ class Step:
 
 
 def upkeep(state: State) -> Step:
-    """A pod for every node that should have one, and no more."""
+    """A pod for every eligible node, and no surplus pods."""
     step, pods = Step(), state.by_node(with_gone=True)
     for node, fit in state.fits.items():
         here = pods.get(node, [])
@@ -79,14 +79,14 @@ def upkeep(state: State) -> Step:
             there = [one for one in here if not meta.is_deleting(one)]
             step.ended += filter(pod_states.is_finished, there)
             step.delete += _surplus(state, [one for one in there if not pod_states.is_finished(one)])
-    # What was made for a node that is gone will never be placed.
+    # A pod made for a deleted node can never be scheduled.
     for node in pods.keys() - state.fits.keys():
         step.delete += [one for one in pods[node] if not one["spec"].get("nodeName") and not meta.is_deleting(one)]
     return step
 
 
 def rolled(state: State) -> Step:
-    """The next pods that make way for their successors."""
+    """The pods to delete for the rolling update."""
     if str((state.owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate")) != "RollingUpdate":
         return Step()
     surge, unavailable = limits(state.owner, desired(state))
@@ -97,7 +97,9 @@ def rolled(state: State) -> Step:
 
 
 def limits(owner: Mapping[str, Any], wanted: int) -> tuple[int, int]:
-    """`maxSurge` and `maxUnavailable` in pods, shares rounded up; not both are 0, or nothing would ever move."""
+    """`maxSurge` and `maxUnavailable` as numbers of pods, percentages rounded up; never both 0, which would block the
+    update.
+    """
     rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     surge, unavailable = (_portion(rolling.get(name), wanted) for name in ("maxSurge", "maxUnavailable"))
     return surge, unavailable if surge or unavailable else 1
@@ -109,7 +111,7 @@ def desired(state: State) -> int:
 
 
 def status(state: State, *, observed: bool) -> dict[str, Any]:
-    """What to say of a DaemonSet; `observed` if all that it asks for was looked after."""
+    """The status of a DaemonSet; `observed` if its current generation has been processed."""
     pods, old = state.by_node(), state.owner.get("status") or {}
     oldest = {node: pods[node][0] for node in pods}
     running = [oldest[node] for node, fit in state.fits.items() if fit.runs and node in oldest]
@@ -134,13 +136,13 @@ def status(state: State, *, observed: bool) -> dict[str, Any]:
 
 
 def available_in_s(state: State) -> float | None:
-    """When the next pod that is ready will count; None if none is waited for."""
+    """Seconds until the next ready pod becomes available; None if there is none."""
     waits = [pod_states.available_in_s(one, min_ready_s=state.min_ready_s, now=state.now) for one in state.pods]
     return min((wait for wait in waits if wait), default=None)
 
 
 def _surplus(state: State, running: Sequence[Object]) -> list[Object]:
-    """The pods of one node that are too many: all but the oldest, or all but the oldest of either template."""
+    """Surplus pods of one node: all but the oldest, or all but the oldest of each template."""
     if not limits(state.owner, desired(state))[0]:
         return list(running[1:])
     current = [one for one in running if state.is_current(one)]
@@ -152,11 +154,11 @@ def _surplus(state: State, running: Sequence[Object]) -> list[Object]:
 
 
 def _replaced(state: State, pairs: Mapping[str, "_Pair | None"], unavailable: int) -> Step:
-    """Old pods go first, their successors come afterwards: at once for those that are no good."""
+    """Delete old pods before their successors are created; unavailable ones at once."""
     missing, worthless, candidates = 0, list[Object](), list[Object]()
     for pair in pairs.values():
         if pair is None or (pair.new is None) == (pair.old is None):
-            missing += 1  # there is upkeep to do
+            missing += 1  # upkeep comes first
         elif pair.new is not None:
             missing += not state.is_available(pair.new)
         elif pair.old is not None:
@@ -165,7 +167,7 @@ def _replaced(state: State, pairs: Mapping[str, "_Pair | None"], unavailable: in
 
 
 def _surged(state: State, pairs: Mapping[str, "_Pair | None"], surge: int) -> Step:
-    """Successors come first, old pods go once those are available."""
+    """Create successors first; delete old pods once those are available."""
     step, surging, worthless, candidates = Step(), 0, list[str](), list[str]()
     for node, pair in pairs.items():
         if pair is None:
@@ -178,7 +180,7 @@ def _surged(state: State, pairs: Mapping[str, "_Pair | None"], surge: int) -> St
             else:
                 surging += 1
         elif node not in state.fits or not state.fits[node].runs:
-            step.delete.append(pair.old)  # no successor may come here
+            step.delete.append(pair.old)  # no successor is allowed on this node
         else:
             (candidates if state.is_available(pair.old) else worthless).append(node)
     step.create = worthless + candidates[: max(surge - surging, 0)]
@@ -187,14 +189,14 @@ def _surged(state: State, pairs: Mapping[str, "_Pair | None"], surge: int) -> St
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A node's pod of the template as it is, and its pod of a former one."""
+    """A node's pod of the current template, and its pod of a former one."""
 
     new: Object | None
     old: Object | None
 
 
 def _pair(state: State, pods: Iterable[Object]) -> _Pair | None:
-    """None if there are several of a kind."""
+    """The pair of a node; None if it has several pods of one template."""
     alive = [one for one in pods if not meta.is_deleting(one)]
     new = [one for one in alive if state.is_current(one)]
     old = [one for one in alive if not state.is_current(one)]

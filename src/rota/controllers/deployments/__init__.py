@@ -1,1 +1,4 @@
-"""Deployments: one ReplicaSet for each template that a Deployment has had, and the way from one to the next."""
+"""Deployments: one ReplicaSet per template, and rollouts from one to the next.
+
+`controller` reads and writes; `revisions`, `sizes` and `status` decide and are pure.
+"""

@@ -1,8 +1,8 @@
-"""Brings Deployments from one template to the next, and keeps them at the size they say.
+"""Rolls out Deployments by creating, scaling and deleting ReplicaSets.
 
-Pods are the ReplicaSets' business: here sets are made, sized and deleted. What size each should have is decided in
-`sizes`, which set is for which template in `revisions`, what to say of it in `status`. Behaves as upstream's
-(`pkg/controller/deployment`, 1.36). Every step is one write on which the next can go on, whoever takes it.
+Pods are managed by the ReplicaSet controller. `sizes` decides the size of each set, `revisions` which set belongs to
+which template, `status` the status. Behaves as upstream's (`pkg/controller/deployment`, 1.36). Every step is one write,
+so that another process can continue after any step.
 """
 
 from typing import Final, Never
@@ -30,7 +30,7 @@ _ALL_KEPT: Final = 2**31 - 1
 
 
 class DeploymentController:
-    """ReplicaSets for every Deployment."""
+    """Manages the ReplicaSets of all Deployments."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -85,7 +85,7 @@ class DeploymentController:
         return status.times_out_in_s(deployment, said, now=now)
 
     async def _roll(self, deployment: Object, sets: Sets) -> tuple[Object, Sets]:
-        """One step of a rolling update: the new set grows, or else old ones shrink, or else it is over."""
+        """One step of a rolling update: scale up the new set, or scale down old sets, or finish."""
         if sets.new is None:
             deployment, sets = await self._make_new(deployment, sets)
         if sets.new is None:
@@ -100,7 +100,7 @@ class DeploymentController:
         return deployment, sets
 
     async def _recreate(self, deployment: Object, sets: Sets) -> tuple[Object, Sets]:
-        """Old pods go, and once the last of them is gone new ones come."""
+        """Delete all old pods, then create new ones."""
         if old := sizes.active(sets.old):
             return deployment, await self._resize(deployment, sets, {meta.name(one): 0 for one in old})
         if await self._runs_old_pods(deployment, sets):
@@ -115,9 +115,9 @@ class DeploymentController:
         return deployment, sets
 
     async def _runs_old_pods(self, deployment: Object, sets: Sets) -> bool:
-        """Whether an old set has pods that have not ended; asked of the server where no set says so."""
+        """Whether old sets have pods that have not ended; reads from the server when the sets report none."""
         if sets.new is not None and sizes.replicas(sets.new) == sizes.replicas(deployment):
-            return False  # past that point
+            return False  # the new set has pods already
         numbers = ("replicas", "terminatingReplicas")
         if any((one.get("status") or {}).get(name) for one in sets.old for name in numbers):
             return True
@@ -131,7 +131,9 @@ class DeploymentController:
         )
 
     async def _keep_revision(self, deployment: Object, sets: Sets) -> tuple[Object, Sets]:
-        """Have the new set bear the Deployment's annotations and the highest revision, and the Deployment that one."""
+        """Copy the Deployment's annotations and the highest revision to the new set, and the revision to the
+        Deployment.
+        """
         if sets.new is None:
             return deployment, sets
         new = sets.new
@@ -151,7 +153,7 @@ class DeploymentController:
         return await self._write(deployment, said, revision=wanted.get(revisions.REVISION, "")), sets
 
     async def _make_new(self, deployment: Object, sets: Sets) -> tuple[Object, Sets]:
-        """Make the set for the Deployment's template; None as the new set if that failed for now."""
+        """Create the set for the current template; None as the new set if that failed temporarily."""
         number = revisions.next_revision(sets.old)
         desired = sizes.replicas(deployment)
         empty = {"metadata": {}, "spec": {"replicas": 0}}
@@ -193,7 +195,7 @@ class DeploymentController:
         return await self._write(deployment, said, revision=str(number)), Sets(made, sets.old)
 
     async def _collide(self, deployment: Object) -> Object:
-        """Another's set has the name that the hash gives: count it, so that the next hash is another."""
+        """A foreign set has the name with this hash: increase `collisionCount`, which changes the hash."""
         said = deployment.get("status") or {}
         count = int(said.get("collisionCount") or 0) + 1
         log.info("hash collision", deployment=meta.qualified_name(deployment), collisions=count)
@@ -207,7 +209,7 @@ class DeploymentController:
             await self._write(deployment, {**(deployment.get("status") or {}), "conditions": conditions})
 
     async def _resize(self, deployment: Object, sets: Sets, wanted: dict[str, int]) -> Sets:
-        """Give sets these sizes, and note on them for how large a Deployment."""
+        """Scale sets, and record the Deployment's size in their annotations."""
         desired = sizes.replicas(deployment)
         noted = revisions.sized(desired, desired + sizes.surge(deployment))
         changed: dict[str, Object] = {}
@@ -236,7 +238,7 @@ class DeploymentController:
         return updated
 
     async def _forget_old(self, deployment: Object, sets: Sets) -> None:
-        """Delete the oldest sets beyond those that are kept to go back to."""
+        """Delete the oldest sets beyond `revisionHistoryLimit`."""
         limit = deployment["spec"].get("revisionHistoryLimit")
         if limit is None or limit == _ALL_KEPT:
             return
@@ -256,7 +258,7 @@ class DeploymentController:
             )
 
     async def _write(self, deployment: Object, said: Object, *, revision: str = "") -> Object:
-        """Write the status, and with it the revision, if anything has changed; the Deployment as it is then."""
+        """Write the status and the revision if they have changed; the updated Deployment."""
         annotations = meta.annotations(deployment)
         if revision and annotations.get(revisions.REVISION) != revision:
             annotations = {**annotations, revisions.REVISION: revision}

@@ -1,8 +1,8 @@
-"""The ReplicaSets of a Deployment: which is for its template, what each is called, which came when. Pure.
+"""The ReplicaSets of a Deployment: templates, names and revisions. Pure.
 
-A set's revision is written on it (`deployment.kubernetes.io/revision`); the newest set has the highest. Annotations of
-the Deployment are copied to its newest set, so that going back brings them back. Names and annotations are upstream's
-(`pkg/controller/deployment/util`, 1.36); the hash of a template has upstream's form and a value of its own.
+A set's revision is an annotation (`deployment.kubernetes.io/revision`); the newest set has the highest. The
+Deployment's annotations are copied to its newest set, so that a rollback restores them. Names and annotations are
+upstream's (`pkg/controller/deployment/util`, 1.36); template hashes have upstream's form, but other values.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ _NOT_COPIED: Final = frozenset(
 )
 _LONGEST_HISTORY: Final = 2000
 _LONGEST_NAME: Final = 253
-#: What hashes are written with: no vowels, so that no words come about.
+#: The alphabet of hashes, without vowels, so that no words appear.
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _FNV_START: Final = 0x811C9DC5
 _FNV_PRIME: Final = 0x01000193
@@ -44,19 +44,19 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 class Sets:
     """A Deployment's sets."""
 
-    #: The one for the template as it is; None if it has to be made.
+    #: The set of the current template; None if it does not exist.
     new: Object | None
-    #: All others, the oldest first.
+    #: All other sets, oldest first.
     old: tuple[Object, ...]
 
     @property
     def every(self) -> tuple[Object, ...]:
-        """All of them, the new one last."""
+        """All sets, the new one last."""
         return self.old if self.new is None else (*self.old, self.new)
 
 
 def split(deployment: Object, sets: Iterable[Object]) -> Sets:
-    """Tell the set for a Deployment's template from the others; of several, the oldest is it."""
+    """Separate the set of the current template from the others; of several, the oldest is chosen."""
     ordered = sorted(sets, key=age)
     wanted = deployment["spec"]["template"]
     new = next((one for one in ordered if same_template(one["spec"].get("template") or {}, wanted)), None)
@@ -64,17 +64,17 @@ def split(deployment: Object, sets: Iterable[Object]) -> Sets:
 
 
 def age(one: Object) -> tuple[str, str]:
-    """Sorts the oldest first."""
+    """Sort key: oldest first."""
     return str(meta.metadata(one).get("creationTimestamp") or ""), meta.name(one)
 
 
 def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two templates make the same pods, whatever hash they are labelled with."""
+    """Whether two templates are equal apart from the hash label."""
     return one.get("spec") == other.get("spec") and _template_metadata(one) == _template_metadata(other)
 
 
 def template_hash(template: Mapping[str, Any], collisions: int | None) -> str:
-    """What pods and sets of a template are labelled with."""
+    """The hash label of a template's pods and sets."""
     text = _encode(template) + (b"" if collisions is None else collisions.to_bytes(8, "little"))
     value = _FNV_START
     for byte in text:
@@ -112,20 +112,20 @@ def new_set(deployment: Object, *, replicas: int, annotations: Mapping[str, str]
 
 
 def revision(one: Object) -> int:
-    """A set's revision; 0 if it has none, or none that is a number."""
+    """A set's revision; 0 if it is missing or not a number."""
     text = meta.annotations(one).get(REVISION, "")
     return int(text) if text.isdecimal() else 0
 
 
 def next_revision(old: Sequence[Object]) -> int:
-    """The revision of a set that is newer than all these."""
+    """The next revision after those of these sets."""
     return max((revision(one) for one in old), default=0) + 1
 
 
 def annotated(deployment: Object, present: Mapping[str, str], number: int) -> dict[str, str]:
     """The annotations of the newest set: the Deployment's, and a revision of at least `number`.
 
-    A set that had a lower one serves again: its former revisions are kept.
+    If the set had a lower revision, that is added to its revision history.
     """
     found = dict(present)
     found.update({name: text for name, text in meta.annotations(deployment).items() if name not in _NOT_COPIED})
@@ -140,7 +140,7 @@ def annotated(deployment: Object, present: Mapping[str, str], number: int) -> di
 
 
 def _with_former(history: str, former: str) -> str:
-    """A history with one more revision, the oldest left out where it would get too long."""
+    """A revision history with one more entry, without the oldest entries if it would get too long."""
     kept = [one for one in history.split(",") if one]
     while kept and len(",".join([*kept, former])) > _LONGEST_HISTORY:
         kept.pop(0)
@@ -148,7 +148,7 @@ def _with_former(history: str, former: str) -> str:
 
 
 def sized(desired: int, maximum: int) -> dict[str, str]:
-    """The annotations by which sets remember for how large a Deployment they were sized."""
+    """The annotations that record the Deployment's size."""
     return {DESIRED: str(desired), MAXIMUM: str(maximum)}
 
 

@@ -1,8 +1,8 @@
-"""How large each ReplicaSet of a Deployment should be next. Pure.
+"""The next size of each ReplicaSet of a Deployment. Pure.
 
-While a rollout goes on, there are never more pods than `maxSurge` allows nor fewer available ones than `maxUnavailable`
-does. When the Deployment itself grows or shrinks in the middle of it, all sets do in proportion. The formulas are
-upstream's (`pkg/controller/deployment`, 1.36).
+During a rollout there are never more pods than `maxSurge` allows and never fewer available ones than `maxUnavailable`
+allows. If the Deployment is scaled during a rollout, all sets are scaled in proportion. The formulas are upstream's
+(`pkg/controller/deployment`, 1.36).
 """
 
 import math
@@ -16,39 +16,39 @@ from rota.controllers.deployments.revisions import Sets
 
 
 def replicas(one: Object) -> int:
-    """How many pods a Deployment or a set should have."""
+    """The desired number of pods of a Deployment or set."""
     wanted = one["spec"].get("replicas")
     return 1 if wanted is None else int(wanted)
 
 
 def available(one: Object) -> int:
-    """How many pods of a set are available."""
+    """The number of available pods of a set."""
     return int((one.get("status") or {}).get("availableReplicas") or 0)
 
 
 def active(sets: Iterable[Object]) -> list[Object]:
-    """The sets that should have pods."""
+    """The sets with a size above 0."""
     return [one for one in sets if replicas(one) > 0]
 
 
 def is_rolling(deployment: Object) -> bool:
-    """Whether old pods go while new ones come."""
+    """Whether the strategy is RollingUpdate."""
     return str((deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate")) == "RollingUpdate"
 
 
 def surge(deployment: Object) -> int:
-    """How many pods there may be beyond those that are wanted."""
+    """Pods that may exist above the desired number."""
     return _limits(deployment)[0] if is_rolling(deployment) else 0
 
 
 def unavailable(deployment: Object) -> int:
-    """How many of the wanted pods may be missing."""
+    """Pods of the desired number that may be unavailable."""
     wanted = replicas(deployment)
     return min(_limits(deployment)[1], wanted) if is_rolling(deployment) and wanted else 0
 
 
 def new_size(deployment: Object, sets: Sequence[Object], new: Object) -> int:
-    """The size of the new set: as large as there is room for. `sets` are all, with the new one."""
+    """The new set's size: as large as `maxSurge` allows. `sets` are all sets, including the new one."""
     wanted, now = replicas(deployment), replicas(new)
     if not is_rolling(deployment) or now > wanted:
         return wanted
@@ -57,7 +57,7 @@ def new_size(deployment: Object, sets: Sequence[Object], new: Object) -> int:
 
 
 def smaller_old(deployment: Object, sets: Sets) -> dict[str, int]:
-    """The sizes of old sets that get smaller: first by pods that are no good, then by what the new set makes up for."""
+    """The sizes of old sets that are scaled down: first by unhealthy pods, then by what the new set provides."""
     new, old = sets.new, active(sets.old)
     if new is None or not old:
         return {}
@@ -79,7 +79,7 @@ def smaller_old(deployment: Object, sets: Sets) -> dict[str, int]:
 
 
 def scaled(deployment: Object, sets: Sets) -> dict[str, int]:
-    """The sizes of sets of a Deployment that was scaled, or that is paused, whether or not they are others than now."""
+    """The sizes of all sets of a Deployment that was scaled or is paused, changed or not."""
     wanted, living = replicas(deployment), active(sets.every)
     if len(living) <= 1:
         only = living[0] if living else sets.new or (sets.old[-1] if sets.old else None)
@@ -90,7 +90,7 @@ def scaled(deployment: Object, sets: Sets) -> dict[str, int]:
 
 
 def is_scaling(deployment: Object, sets: Sets) -> bool:
-    """Whether a Deployment's size has changed since its sets were sized."""
+    """Whether a Deployment's size has changed since its sets were scaled."""
     for one in active(sets.every):
         desired = meta.annotations(one).get(revisions.DESIRED, "")
         if desired.isdecimal() and int(desired) != replicas(deployment):
@@ -99,7 +99,7 @@ def is_scaling(deployment: Object, sets: Sets) -> bool:
 
 
 def _is_saturated(deployment: Object, new: Object) -> bool:
-    """Whether the new set has all the pods that are wanted, and knows that it should."""
+    """Whether the new set has all desired pods and records the Deployment's size."""
     wanted = replicas(deployment)
     knows = meta.annotations(new).get(revisions.DESIRED) == str(wanted)
     return knows and replicas(new) == wanted == available(new)
@@ -108,7 +108,7 @@ def _is_saturated(deployment: Object, new: Object) -> bool:
 def _in_proportion(deployment: Object, sets: Sequence[Object]) -> dict[str, int]:
     allowed = replicas(deployment) + surge(deployment) if replicas(deployment) else 0
     change = allowed - sum(map(replicas, sets))
-    # The largest first; of equals, the newest grow and the oldest shrink.
+    # Largest first; of equal sets, the newest first when growing and the oldest first when shrinking.
     ordered = sorted(sets, key=revisions.age, reverse=change > 0)
     ordered.sort(key=replicas, reverse=True)
     size = {meta.name(one): replicas(one) for one in ordered}
@@ -124,7 +124,7 @@ def _in_proportion(deployment: Object, sets: Sequence[Object]) -> dict[str, int]
 
 
 def _share(deployment: Object, one: Object) -> int:
-    """By how much a set changes if it keeps its part of the whole."""
+    """The change of a set that keeps its proportion."""
     now = replicas(one)
     if replicas(deployment) == 0:
         return -now
@@ -137,7 +137,7 @@ def _share(deployment: Object, one: Object) -> int:
 
 
 def _limits(deployment: Object) -> tuple[int, int]:
-    """`maxSurge` rounded up and `maxUnavailable` rounded down; not both are 0, or nothing would ever move."""
+    """`maxSurge` rounded up and `maxUnavailable` rounded down; never both 0, which would block the rollout."""
     rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
     wanted = replicas(deployment)
     more = math.ceil(_portion(rolling.get("maxSurge", 0), wanted))
@@ -150,5 +150,5 @@ def _portion(amount: Any, whole: int) -> float:
 
 
 def _rounded(number: float) -> int:
-    """Half a pod is a whole one."""
+    """Rounded half up."""
     return math.floor(number + 0.5)

@@ -1,4 +1,4 @@
-"""What a Deployment says of itself: counts, whether it is available, whether it gets on. Pure: the time is an argument.
+"""The status of a Deployment: counts and the conditions Available and Progressing. Pure: time is an argument.
 
 Conditions, reasons and messages are upstream's (`pkg/controller/deployment/progress.go` and `sync.go`, 1.36): clients
 such as `kubectl rollout status` wait for them.
@@ -13,7 +13,7 @@ from rota.controllers.deployments import sizes
 from rota.controllers.deployments.revisions import Sets
 
 PROGRESSING: Final = "Progressing"
-#: A deadline that means: none.
+#: The value of `progressDeadlineSeconds` that means no deadline.
 _NEVER: Final = 2**31 - 1
 _COMPLETE: Final = "NewReplicaSetAvailable"
 _TIMED_OUT: Final = "ProgressDeadlineExceeded"
@@ -23,12 +23,12 @@ Conditions = Sequence[Mapping[str, Any]]
 
 
 def has_deadline(deployment: Object) -> bool:
-    """Whether a lack of progress is to be reported."""
+    """Whether the Deployment has a progress deadline."""
     return deployment["spec"].get("progressDeadlineSeconds") not in {None, _NEVER}
 
 
 def with_condition(present: Conditions, new: Mapping[str, str], *, now: float) -> list[dict[str, Any]]:
-    """The conditions with one set; one of the same status and reason stays as it is."""
+    """The conditions with one set; one of the same status and reason is kept."""
     old = next((one for one in present if one.get("type") == new["type"]), None)
     if old is not None and (old.get("status"), old.get("reason")) == (new["status"], new["reason"]):
         return [dict(one) for one in present]
@@ -36,12 +36,12 @@ def with_condition(present: Conditions, new: Mapping[str, str], *, now: float) -
 
 
 def progressing(status: str, reason: str, message: str) -> dict[str, str]:
-    """A condition that says how a rollout gets on."""
+    """A Progressing condition."""
     return {"type": PROGRESSING, "status": status, "reason": reason, "message": message}
 
 
 def count(deployment: Object, sets: Sets, *, now: float) -> dict[str, Any]:
-    """The numbers, and whether there are enough."""
+    """The counts and the Available condition."""
     every, old = [one.get("status") or {} for one in sets.every], deployment.get("status") or {}
     ready = _total(every, "availableReplicas")
     numbers = {
@@ -71,7 +71,7 @@ def count(deployment: Object, sets: Sets, *, now: float) -> dict[str, Any]:
 
 
 def of_rollout(deployment: Object, sets: Sets, *, now: float) -> dict[str, Any]:
-    """The numbers, and how the rollout gets on."""
+    """The counts and the Progressing condition of a rollout."""
     status = count(deployment, sets, now=now)
     conditions = status["conditions"]
     if not has_deadline(deployment):
@@ -87,7 +87,7 @@ def of_rollout(deployment: Object, sets: Sets, *, now: float) -> dict[str, Any]:
 
 
 def of_pause(deployment: Object, *, now: float) -> list[dict[str, Any]] | None:
-    """The conditions of a Deployment that was just paused or resumed: the time meanwhile is no lack of progress."""
+    """The conditions of a Deployment that was just paused or resumed; the pause does not count against the deadline."""
     if not has_deadline(deployment):
         return None
     reason = (meta.condition(deployment, PROGRESSING) or {}).get("reason")
@@ -102,7 +102,7 @@ def of_pause(deployment: Object, *, now: float) -> list[dict[str, Any]] | None:
 
 
 def is_complete(deployment: Object, status: Mapping[str, Any]) -> bool:
-    """Whether all wanted pods are new and available, and there are no others."""
+    """Whether all desired pods are new and available and no old pods exist."""
     wanted = sizes.replicas(deployment)
     names = ("updatedReplicas", "replicas", "availableReplicas")
     current = int(status.get("observedGeneration") or 0) >= int(meta.metadata(deployment).get("generation") or 0)
@@ -110,7 +110,7 @@ def is_complete(deployment: Object, status: Mapping[str, Any]) -> bool:
 
 
 def times_out_in_s(deployment: Object, status: Mapping[str, Any], *, now: float) -> float | None:
-    """After how long a rollout without progress is late; None if that is no question."""
+    """Seconds until a rollout without progress exceeds its deadline; None if there is no deadline to wait for."""
     condition = next((one for one in status.get("conditions") or () if one.get("type") == PROGRESSING), None)
     if not has_deadline(deployment) or condition is None or is_complete(deployment, status):
         return None
@@ -121,7 +121,7 @@ def times_out_in_s(deployment: Object, status: Mapping[str, Any], *, now: float)
 
 
 def _was_complete(deployment: Object, status: Mapping[str, Any]) -> bool:
-    """Whether the last rollout has ended and no other has begun."""
+    """Whether the last rollout has finished and no other has started."""
     reason = (meta.condition(deployment, PROGRESSING) or {}).get("reason")
     return reason == _COMPLETE and status.get("replicas", 0) == status.get("updatedReplicas", 0)
 
@@ -134,7 +134,7 @@ def _with_progress(deployment: Object, sets: Sets, status: Mapping[str, Any], *,
             conditions, progressing("True", _COMPLETE, f"{who} has successfully progressed."), now=now
         )
     if _gets_on(deployment.get("status") or {}, status):
-        # Told again every time: since when there was no progress is counted from here.
+        # Written again each time: the deadline counts from the last progress.
         new = progressing("True", "ReplicaSetUpdated", f"{who} is progressing.")
         return _replaced(conditions, new, now=now)
     if _is_late(deployment, now=now):
@@ -165,7 +165,7 @@ def _is_late(deployment: Object, *, now: float) -> bool:
 
 
 def _failure(sets: Sets) -> dict[str, str] | None:
-    """Why pods could not be made or deleted; of the new set first."""
+    """Why pods could not be created or deleted; the new set's failure comes first."""
     ordered = sets.every if sets.new is None else (sets.new, *sets.old)
     for one in ordered:
         if (found := meta.condition(one, "ReplicaFailure")) is not None:
@@ -174,7 +174,7 @@ def _failure(sets: Sets) -> dict[str, str] | None:
 
 
 def _replaced(present: Conditions, new: Mapping[str, str], *, now: float) -> list[dict[str, Any]]:
-    """The conditions with one set, whatever it was before, and put last."""
+    """The conditions with one replaced and moved to the end."""
     stamp = times.format_time(now)
     old = next((one for one in present if one.get("type") == new["type"]), None)
     since = old.get("lastTransitionTime") if old is not None and old.get("status") == new["status"] else None

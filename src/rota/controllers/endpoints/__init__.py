@@ -1,1 +1,4 @@
-"""EndpointSlices and Endpoints of Services: where connections to a Service go."""
+"""EndpointSlices and Endpoints of Services that select pods.
+
+`controller` reads and writes; `backends`, `slices` and `subsets` decide and are pure.
+"""

@@ -1,4 +1,4 @@
-"""Pods as the backends of a Service: which pods count, at which ports and addresses, in which condition. Pure.
+"""Pods as backends of a Service: which pods count, with which ports, addresses and conditions. Pure.
 
 The rules are upstream's (`k8s.io/endpointslice`, 1.36).
 """
@@ -15,42 +15,42 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 
 
 def is_kept(service: Mapping[str, Any]) -> bool:
-    """Whether the endpoints of a service are the controller's; without a selector they are made by other means."""
+    """Whether this controller manages a service's endpoints; without a selector they are managed elsewhere."""
     spec = service.get("spec") or {}
     return bool(spec.get("selector")) and spec.get("type") != "ExternalName"
 
 
 def selects(service: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is one of a service's."""
+    """Whether a service selects a pod."""
     selector = (service.get("spec") or {}).get("selector") or {}
     return bool(selector) and selector.items() <= meta.labels(pod).items()
 
 
 def has_address(service: Mapping[str, Any]) -> bool:
-    """Whether a service has an address of its own; one without is headless."""
+    """Whether a service has a cluster IP; one without is headless."""
     return (service.get("spec") or {}).get("clusterIP") not in {None, "", HEADLESS}
 
 
 def publishes_unready(service: Mapping[str, Any]) -> bool:
-    """Whether a service lists pods as ready whatever their condition is."""
+    """Whether a service publishes pods that are not ready."""
     return bool((service.get("spec") or {}).get("publishNotReadyAddresses"))
 
 
 def families(service: Mapping[str, Any]) -> list[str]:
-    """The families of addresses that a service has endpoints of."""
+    """The IP families of a service's endpoints."""
     known = [one for one in (service.get("spec") or {}).get("ipFamilies") or () if one in {"IPv4", "IPv6"}]
     return known or ["IPv4"]
 
 
 def is_listed(pod: Mapping[str, Any], *, terminating: bool) -> bool:
-    """Whether a pod is an endpoint at all; one that terminates only if such pods are wanted."""
+    """Whether a pod is an endpoint; terminating pods only if they are included."""
     if pod_states.is_finished(pod) or not _addresses(pod):
         return False
     return terminating or not meta.is_deleting(pod)
 
 
 def addresses(pod: Mapping[str, Any], family: str) -> list[str]:
-    """The addresses of a pod that are of a family."""
+    """The addresses of a pod in an IP family."""
     found = []
     for text in _addresses(pod):
         parsed = ipaddress.ip_address(text)
@@ -60,7 +60,7 @@ def addresses(pod: Mapping[str, Any], family: str) -> list[str]:
 
 
 def port_number(pod: Mapping[str, Any], port: Mapping[str, Any]) -> int | None:
-    """The port of a pod that a port of a service leads to; None if the pod has no port of that name."""
+    """The pod's port that a service's port targets; None if the pod has no port of that name."""
     wanted = port.get("targetPort", port.get("port"))
     if isinstance(wanted, int):
         return wanted
@@ -74,7 +74,7 @@ def port_number(pod: Mapping[str, Any], port: Mapping[str, Any]) -> int | None:
 
 
 def ports(service: Mapping[str, Any], pod: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The ports of a pod that a service leads to, as slices list them."""
+    """The target ports of a pod, as slices list them."""
     found = []
     for port in (service.get("spec") or {}).get("ports") or ():
         number = port_number(pod, port)
@@ -88,12 +88,12 @@ def ports(service: Mapping[str, Any], pod: Mapping[str, Any]) -> list[dict[str, 
 
 
 def reference(pod: Mapping[str, Any]) -> dict[str, str]:
-    """Which pod an endpoint is."""
+    """The reference to an endpoint's pod."""
     return {"kind": "Pod", "namespace": meta.namespace(pod), "name": meta.name(pod), "uid": meta.uid(pod)}
 
 
 def host_name(service: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
-    """The name that a pod has below that of the service; empty if it has none."""
+    """The host name of a pod below the service's name; empty if it has none."""
     spec = pod.get("spec") or {}
     return str(spec.get("hostname") or "") if spec.get("subdomain") == meta.name(service) else ""
 
@@ -101,7 +101,7 @@ def host_name(service: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
 def endpoint(
     service: Mapping[str, Any], pod: Mapping[str, Any], family: str, *, node: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """A pod as slices list it."""
+    """A pod as an endpoint of a slice."""
     serving, terminating = pod_states.is_ready(pod), meta.is_deleting(pod)
     ready = publishes_unready(service) or (serving and not terminating)
     found: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""Keeps the EndpointSlices and the Endpoints of all services that select pods, as upstream's two controllers do.
+"""Maintains EndpointSlices and Endpoints of all services with a selector, as upstream's two controllers do.
 
-A service is looked at when it changes, when a pod that it selects or selected changes, and when its slices do; not
-before the cache has shown all slices that were written for it.
+A service is reconciled when it changes, when a pod that it selects or selected changes, and when its slices change; not
+before the cache contains all slices that were written for it.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ ENDPOINTS: Final = ("", "v1", "endpoints")
 SLICES: Final = ("discovery.k8s.io", "v1", "endpointslices")
 _BY_NAMESPACE: Final = "namespace"
 _BY_SERVICE: Final = "service"
-#: Another write came first, and the news is on the way.
+#: After a conflicting write: the watch delivers the new state soon.
 _SOON_S: Final = 0.05
-#: When a pod's node was not known.
+#: Retry interval while a pod's node is unknown.
 _NODELESS_S: Final = 1.0
 
 
 class EndpointController:
-    """Endpoints of services."""
+    """Maintains the endpoints of services."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -49,7 +49,7 @@ class EndpointController:
         self._endpoints: Final = self._frame.follow(ENDPOINTS, self._endpoints_changed)
 
     async def run(self) -> None:
-        """Keep endpoints until cancelled."""
+        """Maintain endpoints until cancelled."""
         await self._frame.run()
 
     def _service_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -71,7 +71,7 @@ class EndpointController:
                 self._frame.queue.add(Key(key.namespace, name))
 
     def _endpoints_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
-        # Those that were left behind by a service that went while nothing ran are found here.
+        # Finds the Endpoints of services that were deleted while no controller ran.
         if new is None or meta.labels(new).get(subsets.MANAGED_BY) == subsets.CONTROLLER:
             self._frame.queue.add(key)
 
@@ -99,7 +99,9 @@ class EndpointController:
         return again
 
     async def _forget(self, key: Key) -> None:
-        """A service is gone: its slices are the garbage collector's, its Endpoints have no owner."""
+        """A service is gone: the garbage collector deletes its slices; its Endpoints have no owner and are deleted
+        here.
+        """
         if self._endpoints.cache.get(key.name, key.namespace) is None:
             return
         try:
@@ -126,7 +128,7 @@ class EndpointController:
 
     async def _create(self, service: Object, one: dict[str, Any]) -> None:
         stem = prefix(meta.name(service))
-        # Drawn here: a request that is sent twice because its answer was lost makes one slice.
+        # The name is generated here, so that a request that is retried creates one slice.
         name = names.generate(stem, Draw(self._rng))
         key = Key(meta.namespace(service), name)
         self._expectations.expect(meta.uid(service), key)
@@ -169,7 +171,7 @@ def _by_service(obj: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _facts(pod: Mapping[str, Any]) -> tuple[object, ...]:
-    """What of a pod endpoints depend on."""
+    """The fields of a pod that endpoints depend on."""
     spec = pod.get("spec") or {}
     return (
         meta.labels(pod),

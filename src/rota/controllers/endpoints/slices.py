@@ -1,8 +1,8 @@
-"""Which EndpointSlices a service should have, given those that it has. Pure.
+"""The EndpointSlices that a service should have, given those that exist. Pure.
 
-Pods with the same ports share slices, a hundred to a slice. Slices that are there are kept and changed as little as
+Pods with the same ports share slices, up to a hundred per slice. Existing slices are kept and changed as little as
 possible; a service without endpoints has one empty slice. The algorithm is upstream's (`reconciler.go` of
-`k8s.io/endpointslice`, 1.36), without hints for topologies.
+`k8s.io/endpointslice`, 1.36), without topology hints.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,27 +19,27 @@ SERVICE_NAME: Final = "kubernetes.io/service-name"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 CONTROLLER: Final = "endpointslice-controller.k8s.io"
 HEADLESS: Final = "service.kubernetes.io/headless"
-#: How many endpoints a slice has at most.
+#: The largest number of endpoints in a slice.
 MOST: Final = 100
 _RESERVED: Final = frozenset({SERVICE_NAME, MANAGED_BY, HEADLESS})
 
-#: Endpoints by what tells them apart.
+#: Endpoints by their identity.
 _Endpoints: TypeAlias = dict[bytes, dict[str, Any]]
 
 
 @dataclass(slots=True)
 class Plan:
-    """What has to be written."""
+    """The slices to write."""
 
     create: list[dict[str, Any]] = field(default_factory=list)
     update: list[dict[str, Any]] = field(default_factory=list)
     delete: list[Object] = field(default_factory=list)
-    #: Pods that were left out because their node is not known (yet).
+    #: Pods that are left out because their node is not known (yet).
     nodeless: list[str] = field(default_factory=list)
 
 
 def is_ours(obj: Mapping[str, Any]) -> bool:
-    """Whether a slice is one of this controller's."""
+    """Whether this controller manages a slice."""
     return meta.labels(obj).get(MANAGED_BY) == CONTROLLER
 
 
@@ -51,7 +51,7 @@ def plan(
     nodes: Mapping[str, Object],
     most: int = MOST,
 ) -> Plan:
-    """What has to be written for a service that selects these pods and has these slices.
+    """The slices to write for a service with these pods and slices.
 
     `service` has its apiVersion and kind, which slices refer to.
     """
@@ -67,7 +67,7 @@ def plan(
         total.delete += found.delete
         total.nodeless += found.nodeless
     if meta.is_deleting(service):
-        total.create = []  # the garbage collector deletes what it finds, and must not find anything new
+        total.create = []  # the garbage collector deletes the slices; no new ones may appear
     return total
 
 
@@ -118,7 +118,7 @@ def _plan_ports(
     most: int,
     into: Plan,
 ) -> None:
-    """Distribute endpoints with the same ports over slices; what is in its place is taken out of `left`."""
+    """Distribute endpoints with the same ports over slices; those that are placed are removed from `left`."""
     unchanged: list[Object] = []
     changed: list[dict[str, Any]] = []
     for one in existing:
@@ -146,7 +146,7 @@ def _plan_ports(
 
 
 def _fullest_with_room(slices: Sequence[Object], count: int, most: int) -> Object | None:
-    """The slice that is closest to full when so many endpoints are added."""
+    """The slice that is closest to full when this many endpoints are added."""
     fitting = [one for one in slices if len(one.get("endpoints") or ()) + count <= most]
     return max(fitting, key=lambda one: len(one.get("endpoints") or ()), default=None) if count < most else None
 
@@ -157,7 +157,7 @@ def _fill(slice_: dict[str, Any], left: _Endpoints, most: int) -> None:
 
 
 def _keep_placeholder(empty: dict[str, Any], into: Plan) -> None:
-    """A service without endpoints has one slice without any; one that is there stays."""
+    """Keep or create one empty slice for a service without endpoints."""
     if len(into.delete) == 1:
         (one,) = into.delete
         same = not one.get("endpoints") and not one.get("ports") and meta.labels(one) == empty["metadata"]["labels"]
@@ -168,7 +168,7 @@ def _keep_placeholder(empty: dict[str, Any], into: Plan) -> None:
 
 
 def _reuse(service: Object, found: Plan) -> None:
-    """Change slices that would be deleted into those that would be created."""
+    """Turn slices to delete into slices to create."""
     for one in list(found.delete):
         if not found.create:
             return
@@ -182,7 +182,7 @@ def _reuse(service: Object, found: Plan) -> None:
 
 
 def _new(service: Object, ports: list[dict[str, Any]], family: str) -> dict[str, Any]:
-    """A slice of a service, still without a name."""
+    """A slice of a service, without a name."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -202,7 +202,7 @@ def _changed(one: Object, service: Object, endpoints: list[dict[str, Any]]) -> d
 
 
 def _labels(service: Object) -> dict[str, str]:
-    """The service's own, and those by which slices are found."""
+    """The service's labels and those that identify its slices."""
     return {
         **{name: value for name, value in meta.labels(service).items() if name not in _RESERVED},
         **({} if backends.has_address(service) else {HEADLESS: ""}),
@@ -225,7 +225,7 @@ def _without_hints(endpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _identity(endpoint: Mapping[str, Any]) -> bytes:
-    """What tells endpoints apart: an endpoint that differs in anything else is the same in another condition."""
+    """The identity of an endpoint; other fields are its state."""
     target = endpoint.get("targetRef") or {}
     parts = [endpoint.get("addresses"), endpoint.get("hostname") or "", target.get("namespace"), target.get("name")]
     return msgspec.json.encode(parts)

@@ -1,6 +1,6 @@
-"""The older way to list a service's backends: one Endpoints object with subsets of addresses and ports. Pure.
+"""The legacy Endpoints object of a service: subsets of addresses and ports. Pure.
 
-Upstream keeps it beside slices, for software that reads it (`pkg/controller/endpoint`, 1.36).
+Upstream maintains it beside slices, for software that reads it (`pkg/controller/endpoint`, 1.36).
 """
 
 import ipaddress
@@ -18,12 +18,12 @@ from rota.controllers.endpoints.slices import HEADLESS
 MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
 CONTROLLER: Final = "endpoint-controller"
 OVER_CAPACITY: Final = "endpoints.kubernetes.io/over-capacity"
-#: More addresses than this are cut off; slices have all of them.
+#: Further addresses are cut off; slices contain all of them.
 MOST: Final = 1000
 
 
 def wanted(service: Object, pods: Sequence[Object], existing: Object | None) -> dict[str, Any] | None:
-    """The Endpoints of a service that selects these pods; None if what exists is right."""
+    """The Endpoints of a service that selects these pods; None if the existing object is correct."""
     found, is_cut = _truncated(subsets(service, pods))
     labels = {**meta.labels(service), MANAGED_BY: CONTROLLER}
     labels.pop(HEADLESS, None)
@@ -47,10 +47,10 @@ def wanted(service: Object, pods: Sequence[Object], existing: Object | None) -> 
 
 
 def subsets(service: Object, pods: Sequence[Object]) -> list[dict[str, Any]]:
-    """Addresses and ports; ports that the same pods have in the same conditions are together."""
+    """Addresses and ports; ports with the same pods in the same conditions share a subset."""
     unready_too = backends.publishes_unready(service)
     ports = (service.get("spec") or {}).get("ports") or ()
-    #: By port (nothing for a service without any): the addresses behind it, and whether each is ready.
+    #: By port (None for a service without ports): its addresses, and whether each is ready.
     by_port: dict[bytes, dict[bytes, bool]] = {}
     addresses: dict[bytes, dict[str, Any]] = {}
     for pod in pods:
@@ -107,7 +107,7 @@ def _order(address: Mapping[str, Any]) -> tuple[bytes, str]:
 
 
 def _truncated(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
-    """At most a thousand addresses, ready ones first; whether some were cut off."""
+    """At most a thousand addresses, ready ones first; and whether some were cut off."""
     names = ("addresses", "notReadyAddresses")
     if sum(len(one.get(name) or ()) for one in found for name in names) <= MOST:
         return found, False

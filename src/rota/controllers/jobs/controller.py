@@ -1,10 +1,10 @@
-"""Runs Jobs: makes their pods, counts how they end, and says when it is over.
+"""Runs Jobs: creates their pods, counts completions and failures, and finishes them.
 
-Whether to end, and which pods to make or give up, is decided in `plan`; what is known, in `tally`. One round here is:
-look after the pods, write down which have ended, let those go, write down how many that makes. Each of these steps can
-be the last: the next round, here or in another process, goes on from what is written. Nothing is decided before the
-caches have all of this controller's own writes. Behaves as upstream's (`pkg/controller/job`, 1.36) but for disruptions
-(see `pod_failure_policy`).
+`plan` decides when a Job ends and which pods to create or delete; `job_accounting` counts. One round manages the pods,
+records the ended ones in the status, removes their finalizers, and updates the counters. A crash after any of these
+steps is safe: the next round continues from the recorded state. A round waits until the caches contain all of this
+controller's own writes. Behaves as upstream's (`pkg/controller/job`, 1.36) except for disruptions (see
+`pod_failure_policy`).
 """
 
 import asyncio
@@ -39,9 +39,9 @@ from rota.kit.metrics import Metrics
 
 JOBS: Final = ("batch", "v1", "jobs")
 KIND: Final = OwnerKind(api_version="batch/v1", kind="Job", target=JOBS)
-#: Who looks after Jobs that do not say who should.
+#: The value of `managedBy` for this controller.
 _US: Final = "kubernetes.io/job-controller"
-#: A round of a large Job takes a while, so it waits for more to have happened: so long for each pod, but no longer.
+#: Rounds of large Jobs are batched: this delay per pod, up to the limit.
 _BATCH_PER_POD_S: Final = 0.0001
 _BATCH_S: Final = 1.0
 _RELEASE: Final = {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}
@@ -49,13 +49,13 @@ _RELEASE: Final = {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}
 
 @dataclass(frozen=True, slots=True)
 class _Orphan:
-    """A pod that waits to be counted, by nobody."""
+    """A pod with a tracking finalizer whose Job is gone."""
 
     key: Key
 
 
 class JobController:
-    """Pods for every Job."""
+    """Manages the pods and status of all Jobs."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -79,9 +79,9 @@ class JobController:
         self._control: Final = PodControl(
             client, recorder=self._recorder, expectations=self._pods.expectations, rng=rng
         )
-        #: Since their last success, by the uid of the Job; begins anew with the process.
+        #: Backoff after failures since the last success, by Job uid; kept in memory only.
         self._backoffs: Final[dict[str, Backoff]] = {}
-        #: How many pods a Job had last time.
+        #: The number of pods of each Job in its last round.
         self._pods_of: Final[dict[Key, int]] = {}
 
     async def run(self) -> None:
@@ -89,7 +89,7 @@ class JobController:
         await self._home.run()
 
     def _left(self, key: Key, last: Object) -> None:
-        """A Job is over or gone: its pods wait no longer to be counted."""
+        """A Job has finished or is gone: release its pods from tracking."""
         self._backoffs.pop(meta.uid(last), None)
         self._pods_of.pop(key, None)
         for pod in self._pods.owned_by(last):
@@ -101,7 +101,7 @@ class JobController:
             self._home.look_at(_Orphan(key))
 
     def _owner(self, pod: Object) -> Object | None:
-        """The Job by which a pod will be counted."""
+        """The Job that will count a pod."""
         reference = KIND.owner_of(pod)
         job = None if reference is None else self._home.owners.get(reference["name"], meta.namespace(pod))
         if reference is None or job is None or meta.uid(job) != reference["uid"]:
@@ -109,7 +109,7 @@ class JobController:
         return None if is_finished(job) else job
 
     async def _free(self, stray: _Orphan) -> float | None:
-        """Let a pod go whose Job is gone or over; one that was never a Job's keeps what others gave it."""
+        """Remove the tracking finalizer of a pod whose Job is gone or finished; pods of no Job are not changed."""
         key = stray.key
         pod = self._pods.cache.get(key.name, key.namespace)
         if pod is None or not is_tracked(pod) or self._owner(pod) is not None:
@@ -160,14 +160,14 @@ class JobController:
         return again_in_s
 
     async def _stop(self, view: Tally, outcome: "_Outcome") -> None:
-        """Delete what runs; it is still to be counted."""
+        """Delete running pods; they are still counted."""
         outcomes = await asyncio.gather(
             *(self._control.delete(view.job, one) for one in view.active), return_exceptions=True
         )
         self._note_deleted(view.active, outcomes, outcome)
 
     async def _change(self, view: Tally, changes: Changes, outcome: "_Outcome") -> None:
-        """Make pods and give some up."""
+        """Create pods and delete some."""
         outcomes = await asyncio.gather(
             *(self._give_up(view.job, one) for one in changes.given_up), return_exceptions=True
         )
@@ -183,7 +183,7 @@ class JobController:
         outcome.problem = outcome.problem or started.error
 
     async def _give_up(self, job: Object, pod: Object) -> None:
-        """Delete a pod that is not to be counted."""
+        """Delete a pod that will not be counted."""
         if is_tracked(pod) and await self._control.change(job, pod, _RELEASE) is None:
             return
         await self._control.delete(job, pod)
@@ -217,7 +217,7 @@ class JobController:
         ending: Ending | None,
         outcome: "_Outcome",
     ) -> None:
-        """Write down which pods have ended, let them go, and write down how many that makes."""
+        """Record ended pods in the status, remove their finalizers, and update the counters."""
         now = self._clock.now()
         numbers = {"active": outcome.active, "ready": outcome.ready, "terminating": outcome.terminating}
         accounts = account(view, {**status, **numbers}, ending="" if ending is None else ending.type)
@@ -240,14 +240,14 @@ class JobController:
             raise errors.InternalError(f"{len(left)} pods of {meta.qualified_name(job)} could not be let go")
 
     async def _release(self, job: Object, pods: Sequence[Object]) -> set[str]:
-        """Take the finalizer off pods; the uids of those that still have it."""
+        """Remove the finalizer from pods; the uids of those that still have it."""
         outcomes = await asyncio.gather(
             *(self._control.change(job, one, _RELEASE) for one in pods), return_exceptions=True
         )
         return {meta.uid(pod) for pod, one in zip(pods, outcomes, strict=True) if isinstance(one, Exception)}
 
     async def _write(self, job: Object, said: Mapping[str, Any]) -> Object:
-        """Write the status if it has changed; the Job as it is then."""
+        """Write the status if it has changed; the updated Job."""
         if tidied(said) == (job.get("status") or {}):
             return job
         key = Key(meta.namespace(job), meta.name(job))
@@ -273,7 +273,7 @@ class JobController:
 
 @dataclass(slots=True, kw_only=True)
 class _Outcome:
-    """How things are after the pods were looked after, and what went wrong."""
+    """The state after the pods were managed, and the first error."""
 
     active: int
     ready: int
@@ -283,12 +283,12 @@ class _Outcome:
 
 
 def is_finished(job: Mapping[str, Any]) -> bool:
-    """Whether a Job is over, well or not."""
+    """Whether a Job is complete or has failed."""
     return meta.is_condition_true(job, "Complete") or meta.is_condition_true(job, "Failed")
 
 
 def _begun(job: Object, *, now: float) -> dict[str, Any]:
-    """The status of a Job with the time at which it began."""
+    """The status of a Job with its start time."""
     status = {"uncountedTerminatedPods": {}, **(job.get("status") or {})}
     if "startTime" not in status and not is_suspended(job):
         status["startTime"] = times.format_time(now)
@@ -306,7 +306,7 @@ def _ended(status: Mapping[str, Any], ending: Ending, *, now: float) -> dict[str
 def _with_condition(
     present: Sequence[Mapping[str, Any]], kind: str, status: str, reason: str, message: str, *, now: float
 ) -> list[dict[str, Any]] | None:
-    """The conditions with one set; None if it stands there already, or would be the first to say no."""
+    """The conditions with one set; None if it is unchanged, or would be added with status False."""
     stamp = times.format_time(now)
     new = {"type": kind, "status": status, "reason": reason, "message": message}
     old = next((one for one in present if one.get("type") == kind), None)

@@ -1,4 +1,4 @@
-"""Sets of completion indexes, as intervals: `1,3-5,7` is how a Job's status writes them. Pure values."""
+"""Sets of completion indexes as intervals: a Job's status writes them as `1,3-5,7`. Pure values."""
 
 import bisect
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ class _Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """Indexes in order; intervals neither touch nor overlap."""
+    """A sorted set of indexes; intervals neither touch nor overlap."""
 
     spans: tuple[_Span, ...] = ()
 
@@ -24,7 +24,7 @@ class Indexes:
 
     @staticmethod
     def parse(text: str, *, below: int) -> "Indexes":
-        """What a status says, as far as it can be understood and is below the number of completions."""
+        """The set in a status, without unparsable entries and indexes beyond the number of completions."""
         return _merged(_spans(text, below))
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class Indexes:
         return _merged(found)
 
     def missing(self, *, below: int) -> Iterator[int]:
-        """The indexes that are not in the set, the lowest first."""
+        """The indexes that are not in the set, lowest first."""
         candidate = 0
         for span in self.spans:
             yield from range(candidate, min(span.first, below))

@@ -1,9 +1,9 @@
-"""How a Job stands, from its status and its pods. Pure.
+"""Counts a Job's pods from its status and the pods. Pure.
 
-A pod with the tracking finalizer has not been counted for good: its end is first written into the status by uid
-(`uncountedTerminatedPods`), then the finalizer goes, then the uid becomes one more in the counters. Whoever is
-interrupted in between can tell what was done, so that no pod is counted twice or never. Upstream's protocol
-(`pkg/controller/job`, 1.36); an index of an indexed Job is counted by itself and needs no uid.
+A pod with the tracking finalizer has not been counted. Its uid is first written to the status
+(`uncountedTerminatedPods`), then the finalizer is removed, then the counter is increased and the uid removed. The state
+after a crash shows which of these steps were done, so every pod is counted exactly once. The protocol is upstream's
+(`pkg/controller/job`, 1.36). Indexes of an indexed Job need no uid.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURES: Final = "batch.kubernetes.io/job-index-ignored-failure-count"
-#: Uids in a status at most, which keeps it below 20 KB.
+#: The largest number of uids in a status, which keeps it below 20 KB.
 MOST_UNCOUNTED: Final = 500
 _INT32: Final = 2**31
 
@@ -31,27 +31,27 @@ def is_indexed(job: Object) -> bool:
 
 
 def is_suspended(job: Object) -> bool:
-    """Whether a Job is to have no pods for now."""
+    """Whether a Job is suspended."""
     return bool(job["spec"].get("suspend"))
 
 
 def has_limit_per_index(job: Object) -> bool:
-    """Whether each index has retries of its own."""
+    """Whether each index has its own backoff limit."""
     return job["spec"].get("backoffLimitPerIndex") is not None
 
 
 def replaces_only_failed(job: Object) -> bool:
-    """Whether a pod is replaced once it has ended, and not when it begins to."""
+    """Whether a pod is replaced only after it has ended, not when its deletion starts."""
     return bool(job["spec"].get("podReplacementPolicy") == "Failed")
 
 
 def is_tracked(pod: Object) -> bool:
-    """Whether a pod has not been counted for good."""
+    """Whether a pod has not been counted."""
     return FINALIZER in meta.finalizers(pod)
 
 
 def index_of(pod: Object) -> int | None:
-    """Which completion a pod is for."""
+    """The completion index of a pod."""
     text = meta.annotations(pod).get(INDEX, "")
     return int(text) if text.isdecimal() else None
 
@@ -63,7 +63,7 @@ def failures_of(pod: Object, name: str = FAILURES) -> int:
 
 
 def has_failed(job: Object, pod: Object) -> bool:
-    """Whether a pod has failed, or is as good as failed: deleted, and not waited for."""
+    """Whether a pod has failed, or counts as failed because it is in deletion and not waited for."""
     phase = pod_states.phase(pod)
     if phase == "Failed":
         return True
@@ -71,7 +71,7 @@ def has_failed(job: Object, pod: Object) -> bool:
 
 
 def ended_at(pod: Object) -> float:
-    """When a pod ended, as well as can be told."""
+    """When a pod ended; an estimate if its status does not say."""
     status, spec, metadata = pod.get("status") or {}, pod.get("spec") or {}, meta.metadata(pod)
     sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
     containers = [
@@ -91,27 +91,27 @@ def ended_at(pod: Object) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """A Job and its pods, counted."""
+    """A Job and its counted pods."""
 
     job: Object
     pods: tuple[Object, ...]
     active: tuple[Object, ...]
     terminating: tuple[Object, ...]
-    #: Pods that ended and that the status says nothing of yet.
+    #: Ended pods that the status does not contain yet.
     new_succeeded: tuple[Object, ...]
     new_failed: tuple[Object, ...]
     succeeded: int
     failed: int
-    #: The indexes that are done by the status, and those that are done.
+    #: Completed indexes in the status, and all completed indexes.
     counted_indexes: Indexes = NONE
     succeeded_indexes: Indexes = NONE
     failed_indexes: Indexes = NONE
-    #: Failed pods that stay until they are replaced, by index: what follows them goes on with their count.
+    #: Failed pods by index that are kept until they are replaced: the replacement continues their failure count.
     kept: Mapping[int, Object]
 
     @property
     def ready(self) -> int:
-        """How many active pods are ready."""
+        """The number of active pods that are ready."""
         return sum(map(pod_states.is_ready, self.active))
 
 
@@ -156,26 +156,26 @@ def tally(job: Object, pods: Iterable[Object]) -> Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """What is to be written down, and then which pods may go."""
+    """The status to write, and the pods whose finalizers may be removed afterwards."""
 
-    #: The fields of the status, before the finalizers go.
+    #: The status fields to write before the finalizers are removed.
     status: Mapping[str, Any]
     released: tuple[Object, ...]
-    #: Whether there is more than fits into one status.
+    #: Whether more pods ended than fit into one status.
     more: bool
 
 
 def account(view: Tally, status: Mapping[str, Any], *, ending: str) -> Accounts:
-    """Write the ends of pods into a status; `ending` is the type of the condition by which the Job ends, if it does."""
+    """Record ended pods in a status; `ending` is the type of the Job's final condition, if it ends."""
     job, released = view.job, []
     booked = accounted_uids(status, {meta.uid(one) for one in view.pods if is_tracked(one)})
     uncounted = booked["uncountedTerminatedPods"]
     well, badly = list(uncounted.get("succeeded") or ()), list(uncounted.get("failed") or ())
     indexes = set[int]()
-    # Of a Job that has failed, whatever has not ended has failed, too.
+    # When a Job fails, its active pods count as failed.
     lost = ending not in {"", "SuccessCriteriaMet"}
     more = False
-    # In order of indexes, so that a status that grows does so from its beginning.
+    # In index order, so that recorded intervals grow from the start.
     for pod in sorted(view.pods, key=lambda one: index_of(one) or 0) if is_indexed(job) else view.pods:
         failed = has_failed(job, pod)
         if not is_tracked(pod) or not _may_go(view, pod, failed=failed, ending=ending):
@@ -204,7 +204,7 @@ def account(view: Tally, status: Mapping[str, Any], *, ending: str) -> Accounts:
 
 
 def accounted_uids(status: Mapping[str, Any], tracked: set[str]) -> dict[str, Any]:
-    """A status in which the uids of pods that are no longer tracked have become numbers."""
+    """A status in which uids of pods without the finalizer have been added to the counters."""
     uncounted = status.get("uncountedTerminatedPods") or {}
     booked = dict(status)
     left: dict[str, Sequence[str]] = {}
@@ -217,7 +217,7 @@ def accounted_uids(status: Mapping[str, Any], tracked: set[str]) -> dict[str, An
 
 
 def tidied(status: Mapping[str, Any]) -> dict[str, Any]:
-    """A status without the fields that are written only where they are not zero."""
+    """A status without the optional fields that are zero."""
     optional = {"active", "succeeded", "failed", "completedIndexes"}
     return {name: item for name, item in status.items() if item or name not in optional}
 
@@ -246,7 +246,7 @@ def _has_index_failed(job: Object, pod: Object) -> bool:
 
 
 def _kept(job: Object, fresh: Iterable[Object], *, settled: Indexes) -> dict[int, Object]:
-    """The last failed pod of every index that is neither done, nor lost, nor tried again."""
+    """The last failed pod of every index that is neither complete, failed, nor active."""
     found: dict[int, Object] = {}
     for pod in fresh:
         index = index_of(pod)

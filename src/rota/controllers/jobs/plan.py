@@ -1,7 +1,7 @@
-"""What a Job does next: end, wait, make pods or give some up. Pure: the time is an argument.
+"""The next step of a Job: finish, wait, create pods or delete some. Pure: time is an argument.
 
-Order and words are upstream's (`syncJob`, `manageJob` in `pkg/controller/job`, 1.36): what was decided before stands,
-failures come before successes, and a pod that fails makes the next one wait for 10 s, then 20 s, up to 10 min.
+Order and messages are upstream's (`syncJob`, `manageJob` in `pkg/controller/job`, 1.36): earlier decisions stand,
+failures precede successes, and after a failed pod the next one is delayed by 10 s, then 20 s, up to 10 min.
 """
 
 import itertools
@@ -30,7 +30,7 @@ from rota.controllers.jobs.job_accounting import (
 
 FAILURE: Final = "FailureTarget"
 SUCCESS: Final = "SuccessCriteriaMet"
-#: Pods made or deleted before the next look.
+#: Pods that are created or deleted in one round.
 BURST: Final = 500
 
 
@@ -48,13 +48,13 @@ COMPLETED: Final = Ending(SUCCESS, "CompletionsReached", "Reached expected numbe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long new pods wait after failures."""
+    """The delay of new pods after failures."""
 
     failures: int = 0
     last_at: float = 0.0
 
     def after(self, view: Tally) -> "Backoff":
-        """The same after the ends of pods that are new."""
+        """The backoff after newly ended pods."""
         failures = sorted(ended_at(one) for one in view.new_failed if pod_failure_policy.judge(view.job, one).delays)
         if not view.new_succeeded:
             if not failures:
@@ -65,24 +65,24 @@ class Backoff:
         return Backoff(failures=len(since), last_at=since[-1]) if since else Backoff()
 
     def remaining_s(self, job: Object, now: float) -> float:
-        """How long from now."""
+        """Remaining seconds from now."""
         return _remaining_s(job, self.failures, self.last_at, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What to do about pods."""
+    """The pods to create and delete."""
 
-    #: Given up: they do not count as failures.
+    #: Deleted pods, which do not count as failures.
     given_up: tuple[Object, ...] = ()
-    #: One for each pod to make; the index where there is one.
+    #: One entry per pod to create: its index, if the Job is indexed.
     made: tuple[int | None, ...] = ()
-    #: When to look again, since pods have to wait; None if nothing waits.
+    #: Seconds until backoff allows the next pods; None if none are delayed.
     again_in_s: float | None = None
 
 
 def ending(view: Tally, *, now: float) -> Ending | None:
-    """Why the Job ends, if it does; that it has all that it wants is seen only after its pods were looked after."""
+    """Why the Job ends, if it does; completion is decided after its pods were managed."""
     job = view.job
     for announced in (SUCCESS, FAILURE):
         condition = meta.condition(job, announced)
@@ -117,13 +117,13 @@ def _early_success(view: Tally) -> Ending | None:
 
 
 def is_complete(view: Tally, *, active: int) -> bool:
-    """Whether all wanted completions are there and no pod runs any more."""
+    """Whether all completions are reached and no pod runs."""
     completions = view.job["spec"].get("completions")
     return active == 0 and view.succeeded >= (1 if completions is None else int(completions))
 
 
 def deadline_in_s(job: Object, *, now: float) -> float | None:
-    """How long a Job may still take; None if that is not limited, or does not run."""
+    """Remaining seconds of `activeDeadlineSeconds`; None without a deadline or while the Job does not run."""
     seconds, start = job["spec"].get("activeDeadlineSeconds"), (job.get("status") or {}).get("startTime")
     if seconds is None or start is None or is_suspended(job):
         return None
@@ -131,7 +131,7 @@ def deadline_in_s(job: Object, *, now: float) -> float | None:
 
 
 def changes(view: Tally, backoff: Backoff, *, now: float) -> Changes:
-    """Which pods to make and which to give up, for a Job that goes on."""
+    """The pods to create and delete, for a Job that continues."""
     job, spec = view.job, view.job["spec"]
     if is_suspended(job):
         return Changes(given_up=view.active)
@@ -155,7 +155,7 @@ def changes(view: Tally, backoff: Backoff, *, now: float) -> Changes:
 
 
 def index_failures(view: Tally, index: int) -> dict[str, str]:
-    """The annotations by which a pod knows how often its index has failed."""
+    """The annotations with the failure count of a pod's index."""
     before = view.kept.get(index)
     if before is None:
         return {FAILURES: "0"}
@@ -188,7 +188,7 @@ def _index_wait_s(view: Tally, index: int, *, now: float) -> float:
 
 
 def _surplus(view: Tally, least: int, *, now: float) -> list[Object]:
-    """At least so many active pods to give up; of an indexed Job all that share an index, or have none."""
+    """At least this many active pods to delete; of an indexed Job, all with a duplicate index or none."""
     if not is_indexed(view.job):
         return pod_states.least_missed(view.active, max(least, 0), related=(), now=now)
     completions = int(view.job["spec"]["completions"])
@@ -208,7 +208,7 @@ def _surplus(view: Tally, least: int, *, now: float) -> list[Object]:
 
 
 def _restarts_too_often(view: Tally) -> bool:
-    """Whether the containers of pods that restart them have been restarted more often than the Job allows."""
+    """Whether containers with restart policy OnFailure have restarted more often than `backoffLimit` allows."""
     spec = view.job["spec"]
     if (spec["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
         return False
@@ -230,6 +230,6 @@ def _indexes(pods: Sequence[Object]) -> Indexes:
 def _remaining_s(job: Object, failures: int, last_at: float, now: float) -> float:
     if failures == 0:
         return 0.0
-    # The exponent is bounded: a number of thousands of digits is of no use.
+    # The exponent is bounded, so that the number stays small.
     delay = min(jobs.first_retry_delay_s(job) * (1 << min(failures - 1, 30)), jobs.LONGEST_RETRY_DELAY_S)
     return max(last_at + delay - now, 0.0)

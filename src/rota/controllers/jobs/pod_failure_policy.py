@@ -1,8 +1,8 @@
-"""What a pod's failure means for its Job, and when a Job may be content with less than all. Pure.
+"""`podFailurePolicy` and `successPolicy` of Jobs. Pure.
 
-The rules of a Job's `podFailurePolicy` are asked in their order, as upstream does (`pkg/controller/job`, 1.36). A pod
-that was lost to a disruption, as its `DisruptionTarget` condition says, and that no rule is about, is no failure: it
-is neither counted nor waited for. Upstream counts it; a rule with the action `Count` has that back.
+Rules are evaluated in order, as upstream does (`pkg/controller/job`, 1.36). Unlike upstream, a pod with the condition
+`DisruptionTarget` that matches no rule is not a failure: it is neither counted nor delays its replacement. A rule with
+the action `Count` restores upstream's behaviour.
 """
 
 import enum
@@ -18,7 +18,7 @@ DISRUPTED: Final = "DisruptionTarget"
 
 
 class Action(enum.Enum):
-    """What a rule says; the values are the API's."""
+    """The action of a rule; the values are the API's."""
 
     FAIL_JOB = "FailJob"
     FAIL_INDEX = "FailIndex"
@@ -28,20 +28,20 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What becomes of a failure."""
+    """The effect of a failure."""
 
-    #: Whether it is one of those that the Job's limits are about.
+    #: Whether it counts against the Job's limits.
     counts: bool = True
-    #: Whether the next pod has to wait for it.
+    #: Whether it delays the next pod.
     delays: bool = True
-    #: Whether the index of the pod has failed, whatever the limits.
+    #: Whether it fails the index of the pod, regardless of limits.
     fails_index: bool = False
-    #: Why the Job has failed, whatever the limits; empty if it has not.
+    #: Why it fails the Job, regardless of limits; empty if it does not.
     fails_job: str = ""
 
 
 def judge(job: Object, pod: Object) -> Verdict:
-    """What the failure of a pod means."""
+    """The effect of a pod's failure."""
     for number, rule in enumerate((job["spec"].get("podFailurePolicy") or {}).get("rules") or ()):
         reason = _matches(rule, pod)
         if reason is None:
@@ -61,7 +61,7 @@ def judge(job: Object, pod: Object) -> Verdict:
 
 
 def _matches(rule: Mapping[str, Any], pod: Object) -> str | None:
-    """What of a pod a rule is about, in words; None if nothing."""
+    """What a rule matched, for the message; None if it does not match."""
     status = pod.get("status") or {}
     codes = rule.get("onExitCodes")
     if codes is not None:
@@ -83,7 +83,7 @@ def _is_meant(codes: Mapping[str, Any], code: int) -> bool:
 
 
 def success(job: Object, succeeded: Indexes) -> str | None:
-    """Why a Job with these indexes done may be content, by its `successPolicy`; None if it may not."""
+    """Why a Job succeeds with these completed indexes by its `successPolicy`; None if it does not."""
     if not succeeded:
         return None
     completions = int(job["spec"].get("completions") or 0)

@@ -13,7 +13,7 @@ _VARIABLE: Final = "JOB_COMPLETION_INDEX"
 
 
 def pod(view: Tally, index: int | None) -> Object:
-    """A pod without a name; one with an index knows it by label, annotation, variable and hostname."""
+    """A pod without a name; its index, if any, is set as label, annotation, environment variable and hostname."""
     job = view.job
     made = pod_control.from_template(job, job["spec"]["template"])
     metadata = made["metadata"]
@@ -32,7 +32,7 @@ def pod(view: Tally, index: int | None) -> Object:
 
 
 def name_prefix(job: Object, index: int | None) -> str:
-    """What the name of a pod begins with."""
+    """The prefix of pod names."""
     if index is None:
         return pod_control.prefix(meta.name(job))
     suffix = f"-{index}-"
@@ -41,7 +41,7 @@ def name_prefix(job: Object, index: int | None) -> str:
 
 
 def _told(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A container with the variable that tells its index, unless it brings one of its own."""
+    """A container with the variable for its index, unless it defines its own."""
     variables = container.get("env") or ()
     if any(one.get("name") == _VARIABLE for one in variables):
         return container
