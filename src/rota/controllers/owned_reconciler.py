@@ -1,6 +1,6 @@
 """The common reconciler of controllers whose objects own other objects.
 
-    self._reconciler = OwnedReconciler(client, KIND, self._sync, name="daemon sets", component="daemonset-controller", ...)
+    self._reconciler = OwnedReconciler(client, KIND, self._sync, name="daemon sets", component="daemonset-controller")
     self._pods = self._reconciler.own(PODS)
 
 An owner is reconciled when it changes, and when an object changes that it owns or might adopt. It is not reconciled

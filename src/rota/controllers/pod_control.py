@@ -1,12 +1,12 @@
-"""How controllers make, change and delete their pods: with an owner, with events, and with their own writes in mind.
+"""Creates, patches and deletes pods for controllers: with owner references, events and expectations.
 
-    pods = PodControl(client, recorder=recorder, expectations=expectations, chance=chance)
+    pods = PodControl(client, recorder=recorder, expectations=expectations, rng=rng)
     await pods.create(owner, from_template(owner, template), name_prefix=prefix(meta.name(owner)))
     expectations.settled(meta.uid(owner))  # False until the informer, whose handler calls `observe`, has shown it
 
-Names are drawn here and not by the server: a creation that is sent twice, because its answer was lost, makes one pod.
-Events have upstream's reasons and words (`pkg/controller/controller_utils.go`, 1.36). Which pods there should be is the
-controllers' business.
+Names are generated here and not by the server, so that a request that is retried creates one pod. Events have
+upstream's reasons and messages (`pkg/controller/controller_utils.go`, 1.36). The controllers decide which pods there
+should be.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from rota.kit.backoff import Rng
 
 PODS: Final = ("", "v1", "pods")
 _NAMESPACE_ENDS: Final = "NamespaceTerminating"
-#: Names are drawn anew this often if they are taken.
+#: Attempts to generate a name that is not taken.
 _DRAWS: Final = 5
 
 
@@ -44,17 +44,17 @@ def from_template(owner: Object, template: Mapping[str, Any], *, name: str = "")
 
 
 def prefix(owner_name: str) -> str:
-    """What the names of an owner's pods begin with."""
+    """The prefix of the names of an owner's pods."""
     dashed = f"{owner_name}-"
     return owner_name if names.check_generate_name("", "pods", dashed) else dashed
 
 
-#: What to say of a creation or a deletion (the verb), given the owner, the pod's name, and what went wrong, if it did.
+#: The event message of a creation or deletion (the verb), from the owner, the pod's name, and the error, if any.
 Words: TypeAlias = Callable[[str, Object, str, Exception | None], str]
 
 
 def usual_words(verb: str, _: Object, name: str, error: Exception | None) -> str:
-    """What most controllers say."""
+    """The event message of most controllers."""
     stem = verb.removesuffix("e")
     return f"{stem.title()}ed pod: {name}" if error is None else f"Error {stem}ing: {error}"
 
@@ -78,9 +78,10 @@ class PodControl:
         self._words: Final = words
 
     async def create(self, owner: Object, pod: Object, *, name_prefix: str = "") -> Object | None:
-        """Make a pod, by a name drawn for `name_prefix` if there is one.
+        """Create a pod, with a generated name if `name_prefix` is given.
 
-        None if its namespace goes away; whatever else the server refuses is an event of the owner's, and raised.
+        Returns None if its namespace is terminating; any other refusal is recorded as an event of the owner, and
+        raised.
         """
         for _ in range(_DRAWS):
             if name_prefix:
@@ -91,7 +92,7 @@ class PodControl:
             try:
                 made = await self._client.create(PODS, pod)
             except errors.AlreadyExists:
-                self._expectations.drop(key)  # the news of it may have come already
+                self._expectations.drop(key)  # the watch may have delivered it already
                 found = await self._found(owner, key)
                 if found is not None:
                     return found
@@ -113,7 +114,7 @@ class PodControl:
         raise errors.AlreadyExists(f"{_DRAWS} names for a pod of {meta.name(owner)} were taken")
 
     async def _found(self, owner: Object, key: Key) -> Object | None:
-        """The pod of a name that is taken, if it is the owner's: made by a request whose answer was lost."""
+        """The pod with a name that is taken, if the owner controls it: created by a request whose answer was lost."""
         try:
             found = await self._client.get(PODS, key.name, namespace=key.namespace)
         except errors.NotFound:
@@ -122,7 +123,7 @@ class PodControl:
         return found if reference is not None and reference.get("uid") == meta.uid(owner) else None
 
     async def delete(self, owner: Object, pod: Object) -> bool:
-        """Delete a pod, this very one; whether it was still there."""
+        """Delete a pod, by uid; whether it still existed."""
         key = Key(meta.namespace(pod), meta.name(pod))
         self._expectations.expect(meta.uid(owner), key, of=pod, going=True)
         try:
@@ -142,7 +143,7 @@ class PodControl:
         return True
 
     async def change(self, owner: Object, pod: Object, metadata: Mapping[str, Any]) -> Object | None:
-        """Patch a pod's metadata, this very one's; None if it is gone."""
+        """Patch a pod's metadata, by uid; None if it is gone."""
         key = Key(meta.namespace(pod), meta.name(pod))
         self._expectations.expect(meta.uid(owner), key, of=pod)
         try:
@@ -165,14 +166,16 @@ class PodControl:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """How far a slow start came, and what ended it early."""
+    """How many operations of a slow start succeeded, and the error that ended it."""
 
     done: int
     error: Exception | None = None
 
 
 async def slow_start(count: int, one: Callable[[int], Awaitable[object]], *, first: int = 1) -> Started:
-    """Do something `count` times, in batches that double while all goes well: no quota is run against in hundreds."""
+    """Run an operation `count` times in batches that double on success, so that a full quota is not hit hundreds of
+    times.
+    """
     done, size = 0, min(count, first)
     while size > 0:
         outcomes = await asyncio.gather(*(one(done + number) for number in range(size)), return_exceptions=True)
@@ -187,16 +190,16 @@ async def slow_start(count: int, one: Callable[[int], Awaitable[object]], *, fir
 
 
 def is_end_of_namespace(error: errors.ApiError) -> bool:
-    """Whether something was refused because its namespace goes away, which no repetition changes."""
+    """Whether the namespace is terminating, so that a retry is useless."""
     return any(cause.type == _NAMESPACE_ENDS for cause in error.causes)
 
 
 class Draw:
-    """A source of chance as `names` takes it."""
+    """The random source in the form that `names` takes."""
 
     def __init__(self, rng: Rng) -> None:
         self._rng: Final = rng
 
     def choice(self, seq: str, /) -> str:
-        """One character of several."""
+        """One of several characters."""
         return seq[int(self._rng.random() * len(seq))]

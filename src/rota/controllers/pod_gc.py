@@ -1,10 +1,10 @@
-"""Removes pods that were deleted, had their time to end, and whose worker has not confirmed that they did.
+"""Removes pods in deletion whose grace period is over and whose worker has not confirmed their end.
 
-A worker confirms a deletion by deleting the pod again with a grace of zero. One that is gone, cut off or broken never
-does, and its pods would stay for ever, with what waits for them: a namespace, a StatefulSet's next pod. So a pod whose
-grace is over is removed here: soon if its node is gone or not ready, and after a longer patience if the worker seems to
-be well, since it is likely to be about to confirm. A worker that comes back finds the pod gone and stops what is left.
-A pod that somebody still has to count is marked as failed first, or it would look as if it went on for ever.
+A worker confirms a deletion by deleting the pod again with a grace period of zero. A worker that is gone, partitioned
+or broken never does, and its pods would block their namespace or a StatefulSet's next pod for ever. This controller
+removes such a pod: soon if its node is gone or not ready, later if the worker is healthy, because it will probably
+confirm. A worker that returns finds the pod gone and stops its processes. A pod with a tracking finalizer is marked
+failed first, because its controller would count it as running otherwise.
 """
 
 from typing import Final
@@ -23,14 +23,14 @@ log = logs.get(__name__)
 
 PODS: Final = ("", "v1", "pods")
 NODES: Final = ("", "v1", "nodes")
-#: What a worker is given beyond the grace: it kills at the end of it, and then tells.
+#: Time that a worker has after the grace period: it kills the pod at the end of it, and then reports.
 PATIENCE_S: Final = 5.0
-#: The same for one that renews its lease.
+#: The same for a worker that renews its lease.
 PATIENCE_WITH_THE_LIVING_S: Final = 60.0
 
 
 class PodGarbageCollector:
-    """Watches over pods in deletion."""
+    """Removes overdue pods in deletion."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class PodGarbageCollector:
         self._nodes: Final = self._frame.follow(NODES, self._node_changed)
 
     async def run(self) -> None:
-        """Remove what is overdue until cancelled."""
+        """Remove overdue pods until cancelled."""
         await self._frame.run()
 
     def _changed(self, key: Key, _: Object | None, new: Object | None) -> None:
@@ -78,7 +78,7 @@ class PodGarbageCollector:
         except errors.NotFound:
             return None
         except errors.Conflict:
-            return None  # another pod has taken the name: the watch tells of it
+            return None  # the name belongs to a new pod: the watch reports it
         if not meta.finalizers(pod):
             log.warning(
                 "pod removed unconfirmed", pod=str(key), grace_s=meta.metadata(pod)["deletionGracePeriodSeconds"]
@@ -106,7 +106,7 @@ class PodGarbageCollector:
         )
 
     def _due(self, pod: Object) -> float:
-        """When the pod's time is over; its deletionTimestamp has the grace in it already."""
+        """When the grace period is over; deletionTimestamp includes it already."""
         well = _is_well(self._nodes.cache.get(_node_of(pod)))
         patience = max(self._patience_s, PATIENCE_WITH_THE_LIVING_S) if well else self._patience_s
         return times.parse(meta.metadata(pod)["deletionTimestamp"]) + patience

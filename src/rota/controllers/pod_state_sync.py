@@ -1,15 +1,15 @@
-"""The task-state operator: sees to it that what the API says of a pod is true also where no worker tells.
+"""Corrects pod states that no worker reports, and deletes old finished pods.
 
-A pod's state is its worker's to tell, and a worker that comes back puts right what was said meanwhile. What remains is
-looked after here, at the leader:
+Workers report the state of their pods, and a worker that returns corrects what was written meanwhile. The leader
+handles the rest:
 
-* a pod on a node that does not exist any more has failed: nobody runs it, and nobody will say so;
-* a pod that was given to a worker which lives and never takes it up has failed: claimed work must not wait for ever;
-* pods that are over are kept for people to look at, and the oldest go when there are too many.
+* a pod on a node that no longer exists has failed;
+* a pod that was bound to a live worker that never starts it has failed;
+* finished pods are kept for inspection, and the oldest are deleted when there are too many.
 
-In the first two cases the pod is marked as disrupted (`DisruptionTarget`), so that whoever wanted it sees that it was
-not its fault and tries again at no cost. A worker that turns up later finds the pod over and stops what it has of it.
-Workers that fall silent are `node_lifecycle`'s, pods in deletion `pod_gc`'.
+In the first two cases the pod gets the condition `DisruptionTarget`, so that its controller retries it without counting
+a failure. A worker that returns later finds the pod finished and stops its processes. Silent workers are handled by
+`node_lifecycle`, pods in deletion by `pod_gc`.
 """
 
 from typing import Final
@@ -28,19 +28,19 @@ log = logs.get(__name__)
 
 PODS: Final = ("", "v1", "pods")
 NODES: Final = ("", "v1", "nodes")
-#: How long a node must be gone before its pods are given up: it may be on its way back. Upstream's figure.
+#: How long a node must be missing before its pods fail: it may be recreated. Upstream's value.
 QUARANTINE_S: Final = 40.0
-#: How long a worker that lives has for the first word about a pod.
+#: How long a live worker has for its first report about a pod.
 TAKING_UP_S: Final = 300.0
-#: How many pods that are over are kept; upstream's figure.
+#: How many finished pods are kept; upstream's value.
 KEPT: Final = 12_500
 _BY_NODE: Final = "node"
-#: Not a pod: all that are over, together.
+#: The queue item for all finished pods together.
 _OVER: Final = Key("", "")
 
 
 class PodStateSync:
-    """Watches over pods that no worker speaks for."""
+    """Handles pods that no worker reports."""
 
     def __init__(
         self, client: Client, *, clock: Clock, rng: Rng, kept: int = KEPT, metrics: Metrics | None = None
@@ -48,7 +48,7 @@ class PodStateSync:
         self._client: Final = client
         self._clock: Final = clock
         self._kept: Final = kept
-        #: When nodes were found to be missing that pods are bound to.
+        #: When nodes of bound pods were found missing.
         self._missing: Final[dict[str, float]] = {}
         self._over: Final[set[Key]] = set()
         self._frame: Final = Reconciler[Key](
@@ -58,7 +58,7 @@ class PodStateSync:
         self._nodes: Final = self._frame.follow(NODES, self._node_changed)
 
     async def run(self) -> None:
-        """Put right what nobody else does, until cancelled."""
+        """Correct pod states until cancelled."""
         await self._frame.run()
 
     def _pod_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
@@ -89,7 +89,7 @@ class PodStateSync:
             node = self._nodes.cache.get(_node_of(pod))
             return await self._without_node(pod) if node is None else await self._with_node(pod, node)
         except (errors.NotFound, errors.Conflict):
-            return None  # somebody else was here: the watch tells what has become of it
+            return None  # a conflicting write: the watch reports the new state
 
     async def _without_node(self, pod: Object) -> float | None:
         name, now = _node_of(pod), self._clock.monotonic()
@@ -107,9 +107,9 @@ class PodStateSync:
 
     async def _with_node(self, pod: Object, node: Object) -> float | None:
         if meta.is_deleting(pod) or _is_taken_up(pod):
-            return None  # the worker has it, or it is on its way out
+            return None  # the worker has started it, or it is in deletion
         if not meta.is_condition_true(node, "Ready"):
-            return TAKING_UP_S  # nobody expects anything of that worker
+            return TAKING_UP_S  # the worker is not ready: `node_lifecycle` handles it
         left_s = _bound_at(pod) + TAKING_UP_S - self._clock.now()
         if left_s > 0:
             return left_s
@@ -119,7 +119,7 @@ class PodStateSync:
         return None
 
     async def _fail(self, pod: Object, *, reason: str, message: str) -> None:
-        """Say that a pod is over through no fault of its own."""
+        """Mark a pod as failed by a disruption."""
         now = times.format_time(self._clock.now())
         target = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
         ready = {"type": "Ready", "status": "False", "reason": "PodFailed"}
@@ -142,7 +142,7 @@ class PodStateSync:
         return True
 
     async def _clear_away(self) -> None:
-        """Remove the oldest of those that are over, as far as there are too many."""
+        """Delete the oldest finished pods beyond the limit."""
         surplus = len(self._over) - self._kept
         if surplus <= 0:
             return
@@ -163,12 +163,12 @@ def _node_of(pod: Object) -> str:
 
 
 def _is_taken_up(pod: Object) -> bool:
-    """Whether its worker has said anything about a pod."""
+    """Whether its worker has reported anything about a pod."""
     return bool((pod.get("status") or {}).get("startTime"))
 
 
 def _bound_at(pod: Object) -> float:
-    """When a pod got its node; where nobody says so, when it was made."""
+    """When a pod was bound; its creation time if that is not recorded."""
     scheduled = meta.condition(pod, "PodScheduled") or {}
     since = scheduled.get("lastTransitionTime") or meta.metadata(pod)["creationTimestamp"]
     return times.parse(since)

@@ -1,6 +1,7 @@
-"""What a pod's state means to whoever counts pods, and which of several is missed least. Pure.
+"""Pod states as controllers count them, and the order in which pods are deleted on scale-down. Pure.
 
-The order in which pods are given up is upstream's (`ActivePodsWithRanks`, `pkg/controller/controller_utils.go`, 1.36).
+The order is upstream's (`ActivePodsWithRanks`, `pkg/controller/controller_utils.go`, 1.36): unscheduled, pending, not
+ready, cheap to delete, co-located and young pods go first.
 """
 
 import functools
@@ -26,27 +27,27 @@ def phase(pod: Mapping[str, Any]) -> str:
 
 
 def is_finished(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod has ended, well or not."""
+    """Whether a pod has ended, with or without success."""
     return phase(pod) in {"Succeeded", "Failed"}
 
 
 def is_active(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod runs or will, as far as is known."""
+    """Whether a pod runs or will run."""
     return not is_finished(pod) and not meta.is_deleting(pod)
 
 
 def is_terminating(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod was deleted and has not ended yet."""
+    """Whether a pod is in deletion and has not ended yet."""
     return not is_finished(pod) and meta.is_deleting(pod)
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod says that it is ready."""
+    """Whether a pod is ready."""
     return meta.is_condition_true(pod, "Ready")
 
 
 def available_in_s(pod: Mapping[str, Any], *, min_ready_s: int, now: float) -> float | None:
-    """How long until a ready pod counts as available, 0.0 if it does; None if it is not ready."""
+    """Seconds until a ready pod is available, 0.0 if it is; None if it is not ready."""
     if not is_ready(pod):
         return None
     if min_ready_s == 0:
@@ -56,7 +57,7 @@ def available_in_s(pod: Mapping[str, Any], *, min_ready_s: int, now: float) -> f
 
 
 def deletion_cost(pod: Mapping[str, Any]) -> int:
-    """What somebody says that a pod's end would cost; 0 if nobody says anything that makes sense."""
+    """The annotation with a pod's deletion cost; 0 if it is missing or invalid."""
     text = meta.annotations(pod).get(DELETION_COST, "")
     cost = int(text) if _COST.fullmatch(text) else 0
     return cost if cost in _INT32 else 0
@@ -64,9 +65,9 @@ def deletion_cost(pod: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Worth:
-    """What speaks for keeping a pod."""
+    """The deletion rank of a pod."""
 
-    #: On a node, far in its life, ready, dear to somebody, with few of its kind beside it; in this order.
+    #: Scheduled, phase, ready, deletion cost, fewer related pods on its node; in this order.
     merits: tuple[int, ...]
     ready_since: float | None
     #: The most restarts of a container, and of a sidecar.
@@ -78,7 +79,7 @@ class _Worth:
 def least_missed(
     pods: Sequence[Object], count: int, *, related: Iterable[Mapping[str, Any]], now: float
 ) -> list[Object]:
-    """So many of the pods, those first that are missed least; `related` are all of which one node may have too many."""
+    """The first `count` pods in deletion order; `related` are the pods that count as co-located."""
     if count <= 0 or count >= len(pods):
         return list(pods) if count > 0 else []
     neighbours = Counter(_node(one) for one in related if is_active(one))
@@ -102,7 +103,7 @@ def _worth(pod: Object, neighbours: int) -> _Worth:
 
 
 def _compare(one: _Worth, other: _Worth, *, now: float) -> int:
-    """Below zero if the first pod is missed less."""
+    """Below zero if the first pod is deleted first."""
     if one.merits != other.merits:
         return -1 if one.merits < other.merits else 1
     by_age = functools.partial(_compare_ages, uids=(one.uid, other.uid), now=now)
@@ -114,7 +115,7 @@ def _compare(one: _Worth, other: _Worth, *, now: float) -> int:
 
 
 def _compare_ages(mine: float | None, theirs: float | None, *, uids: tuple[str, str], now: float) -> int:
-    """The younger is missed less; where the order of magnitude is the same, chance (the uid) decides."""
+    """The younger pod is deleted first; ages of the same order of magnitude are ordered by uid, which is random."""
     if mine is None or theirs is None:
         return int(mine is not None) - int(theirs is not None)
     magnitudes = _magnitude(now - mine), _magnitude(now - theirs)

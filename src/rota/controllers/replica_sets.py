@@ -1,8 +1,8 @@
-"""Keeps as many pods of a template as a ReplicaSet says.
+"""Maintains the number of pods of ReplicaSets.
 
-Pods that its selector selects are its own, made by it or not (`controller_ref_manager`). Too few are made up for in
-batches that double (`pod_control.slow_start`); of too many, those go that are missed least (`pod_states.least_missed`).
-Behaves as upstream's (`pkg/controller/replicaset`, 1.36).
+Selected pods without a controller are adopted (`controller_ref_manager`). Missing pods are created in batches that
+double (`pod_control.slow_start`); surplus pods are deleted in the order of `pod_states.least_missed`. Behaves as
+upstream's (`pkg/controller/replicaset`, 1.36).
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from rota.kit.metrics import Metrics
 
 REPLICA_SETS: Final = ("apps", "v1", "replicasets")
 KIND: Final = OwnerKind(api_version="apps/v1", kind="ReplicaSet", target=REPLICA_SETS)
-#: So many pods are made or deleted before the next look.
+#: Pods that are created or deleted in one round.
 _BURST: Final = 500
 
 
 class ReplicaSetController:
-    """Pods for every ReplicaSet."""
+    """Manages the pods of all ReplicaSets."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -42,14 +42,14 @@ class ReplicaSetController:
             metrics=metrics,
             indexers=OWNED,
         )
-        # pods are counted whether or not all of them have been seen
+        # the status is updated even if the cache lacks some of the controller's own writes
         self._pods: Final = self._home.own(PODS, awaited=False)
         self._control: Final = PodControl(
             client, recorder=self._home.recorder, expectations=self._pods.expectations, rng=rng
         )
 
     async def run(self) -> None:
-        """Keep pods until cancelled."""
+        """Manage pods until cancelled."""
         await self._home.run()
 
     async def _sync(self, owner: Object) -> float | None:
@@ -73,7 +73,7 @@ class ReplicaSetController:
         return patience if soonest is None else min(soonest, patience)
 
     async def _manage(self, owner: Object, pods: Sequence[Object]) -> Exception | None:
-        """Make or delete pods; what went wrong with the first that it went wrong with."""
+        """Create or delete pods; returns the first error."""
         missing = _replicas(owner) - len(pods)
         if missing > 0:
             template = owner["spec"].get("template") or {}
@@ -91,7 +91,7 @@ class ReplicaSetController:
         return next((one for one in outcomes if isinstance(one, Exception)), None)
 
     def _related(self, owner: Object) -> list[Object]:
-        """The pods of all sets that have the same controller, this one's among them."""
+        """The pods of all sets with the same controller, including this one."""
         above = meta.controller_of(owner)
         siblings = [owner] if above is None else self._home.owners.indexed(BY_CONTROLLER, str(above.get("uid", "")))
         return [pod for one in siblings for pod in self._pods.owned_by(one)]

@@ -1,9 +1,9 @@
-"""Tells in a quota's status what its namespace really uses.
+"""Recounts the usage in the status of ResourceQuotas.
 
-The API server charges a quota in the transaction that uses it, so `status.used` is never too low; what is freed makes
-the truth smaller without anybody writing it down. Here a namespace is counted anew when something in it is freed, when
-a quota is new or changed, and now and then. A charge that comes in between changes the quota, and then the count is
-thrown away and made again: a count never takes back a charge that it has not seen.
+The API server charges a quota in the transaction that uses it, so `status.used` is never too low. Usage that ends is
+not written back there. This controller recounts a namespace when something in it is deleted, when a quota is new or
+changed, and periodically. A charge during a recount changes the quota's version; the recount is then discarded and
+repeated, so that it never removes a charge it has not seen.
 """
 
 from collections import defaultdict
@@ -27,14 +27,14 @@ log = logs.get(__name__)
 QUOTAS: Final = ("", "v1", "resourcequotas")
 PODS: Final = ("", "v1", "pods")
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
-#: How soon after something was freed: what goes together is counted together.
+#: Delay after a deletion, so that several are counted together.
 _PAUSE_S: Final = 0.5
-#: Other kinds than pods are not followed; what they free is found by looking now and then.
+#: Other kinds than pods are not watched; their deletions are found by the periodic recount.
 _INTERVAL_S: Final = 300.0
 
 
 class QuotaController:
-    """Counts by namespace."""
+    """Recounts by namespace."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -45,7 +45,7 @@ class QuotaController:
         self._frame.follow(PODS, self._pod_changed)
 
     async def run(self) -> None:
-        """Keep the figures until cancelled."""
+        """Recount until cancelled."""
         await self._frame.run()
 
     def _quota_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
@@ -65,7 +65,7 @@ class QuotaController:
         names = self._by_namespace.get(namespace)
         if not names:
             return None
-        # From the server, not from the cache: a count is worth something only against the quota of the same moment.
+        # Read from the server, not from the cache: the count must match the version of the quota.
         found = (await self._client.list(QUOTAS, namespace=namespace)).items
         listed: dict[GroupResource, Sequence[Object]] = {}
         served: Mapping[GroupResource, ResourceType] | None = None
@@ -89,7 +89,7 @@ class QuotaController:
         return {one.group_resource: one for one in found.preferred() if one.namespaced and "list" in one.verbs}
 
     async def _report(self, quota: Object, used: Mapping[str, str]) -> bool:
-        """Write the figures down if they are new; whether nobody else was faster."""
+        """Write the usage if it has changed; False on a conflict."""
         status = {"hard": dict(_limits(quota)), "used": dict(used)}
         if quota.get("status") == status:
             return True
@@ -103,7 +103,7 @@ class QuotaController:
 
 
 def count(quota: Object, listed: Mapping[GroupResource, Sequence[Object]], *, now: float) -> dict[str, str]:
-    """What is used of everything that a quota limits, as its status has it."""
+    """The usage of every limited resource, as in the quota's status."""
     hard = _limits(quota)
     used = dict.fromkeys(hard, 0)
     for which in quotas.kinds(hard):

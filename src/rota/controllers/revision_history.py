@@ -1,7 +1,7 @@
-"""Keeps the ControllerRevisions of DaemonSets and StatefulSets: one for each template, and not too many of them.
+"""Creates and prunes the ControllerRevisions of DaemonSets and StatefulSets, one for each template.
 
-What a revision looks like and which is newer is in `controller_revisions`. Its name comes of its template, so that one
-that is made twice, because an answer was lost, is one.
+`controller_revisions` defines their form and order. A revision's name is derived from its template, so that a request
+that is retried creates one revision.
 """
 
 from collections.abc import Sequence
@@ -24,20 +24,20 @@ REVISIONS: Final = ("apps", "v1", "controllerrevisions")
 
 
 class HistoryKeeping:
-    """Keeps the revisions of owners of one kind."""
+    """Maintains the revisions of owners of one kind."""
 
     def __init__(self, client: Client, kind: OwnerKind, *, expectations: Expectations, label: str) -> None:
-        """`expectations` are those of revisions; `label` is what a revision bears its hash by."""
+        """`expectations` are those of revisions; `label` is the label for the hash of a revision."""
         self._client: Final = client
         self._kind: Final = kind
         self._expectations: Final = expectations
         self._label: Final = label
 
     async def keep(self, owner: Object, revisions: Sequence[Object]) -> History | None:
-        """Have the owner's template be the newest of these revisions.
+        """Make the owner's template the newest of these revisions.
 
-        None if another's revision has the name that the hash gives: that is noted in the owner's status, so that the
-        next hash is another.
+        Returns None if a foreign revision has the name with this hash: `collisionCount` in the owner's status is
+        increased, which changes the hash.
         """
         known = controller_revisions.ordered(revisions)
         data = controller_revisions.recorded(owner)
@@ -51,7 +51,7 @@ class HistoryKeeping:
         return None if current is None else History(current, old)
 
     async def prune(self, owner: Object, old: Sequence[Object], *, live: AbstractSet[str]) -> None:
-        """Delete the oldest revisions beyond `revisionHistoryLimit`, but none whose name or hash is among `live`."""
+        """Delete the oldest revisions beyond `revisionHistoryLimit`, except those whose name or hash is in `live`."""
         limit = owner["spec"].get("revisionHistoryLimit")
         alive = [one for one in old if not meta.is_deleting(one)]
         dispensable = [one for one in alive if not live & {meta.name(one), meta.labels(one).get(self._label, "")}]

@@ -1,8 +1,8 @@
-"""Keeps aggregated ClusterRoles: their rules are those of all roles that their selectors choose.
+"""Maintains aggregated ClusterRoles: their rules are the union of the roles that their selectors match.
 
-A role that is labelled `rbac.authorization.k8s.io/aggregate-to-view: "true"` adds to what viewers may do as soon as it
-is there, which is how custom kinds come into `view`, `edit` and `admin`. The rules are written by server-side apply, in
-upstream's name: whoever else sets them loses them.
+A role with the label `rbac.authorization.k8s.io/aggregate-to-view: "true"` extends `view` as soon as it exists; custom
+kinds are added to `view`, `edit` and `admin` in this way. The rules are written by server-side apply with upstream's
+field manager, so values that other writers set are overwritten.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _MANAGER: Final = "clusterrole-aggregation-controller"
 
 
 class RoleAggregation:
-    """Puts together what roles are made of."""
+    """Maintains the rules of aggregated roles."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -34,11 +34,11 @@ class RoleAggregation:
         self._roles: Final = self._frame.follow(ROLES, self._changed)
 
     async def run(self) -> None:
-        """Keep roles until cancelled."""
+        """Maintain roles until cancelled."""
         await self._frame.run()
 
     def _changed(self, key: Key, _: Object | None, new: Object | None) -> None:
-        # any role may be part of any other: there are few that are made of others
+        # any role may be part of any aggregated role, of which there are few
         for role in self._roles.cache.values():
             if role.get("aggregationRule"):
                 self._frame.queue.add(meta.name(role))
@@ -59,7 +59,7 @@ class RoleAggregation:
         content = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
-            # an apply would make a role anew that is gone meanwhile
+            # an apply would recreate a role that was deleted meanwhile
             "metadata": {"name": name, "uid": meta.uid(role)},
             "rules": wanted,
         }

@@ -1,8 +1,7 @@
-"""Gives every namespace what pods in it rely on: the account `default`, and the certificate by which they know us.
+"""Gives every namespace the service account `default` and the ConfigMap with the CA bundle.
 
-The account is there as soon as the namespace is, and comes back when it is deleted. The ConfigMap `kube-root-ca.crt`
-holds the bundle of authorities that vouch for the API server; it is kept as it should be, whoever changes it. Names are
-upstream's.
+The account is created with the namespace, and again when it is deleted. The ConfigMap `kube-root-ca.crt` holds the CA
+bundle of the API server; changes by others are reverted. Names are upstream's.
 """
 
 import contextlib
@@ -27,7 +26,7 @@ _ABOUT: Final = {"kubernetes.io/description": "The authorities that vouch for th
 
 
 class ServiceAccountController:
-    """Keeps both in every namespace that is not about to go."""
+    """Maintains both objects in every namespace that is not terminating."""
 
     def __init__(
         self,
@@ -38,7 +37,7 @@ class ServiceAccountController:
         bundle: Callable[[], str] | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        """`bundle` gives the authorities as PEM; without one, namespaces get no ConfigMap."""
+        """`bundle` returns the CA certificates as PEM; without it, namespaces get no ConfigMap."""
         self._client: Final = client
         self._bundle: Final = bundle
         self._frame: Final = Reconciler[str](
@@ -51,7 +50,7 @@ class ServiceAccountController:
         )
 
     async def run(self) -> None:
-        """Keep accounts and bundles until cancelled."""
+        """Maintain accounts and bundles until cancelled."""
         await self._frame.run()
 
     def _namespace_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
@@ -65,7 +64,7 @@ class ServiceAccountController:
         namespace = self._namespaces.cache.get(name)
         if namespace is None or meta.is_deleting(namespace):
             return
-        # A namespace that goes meanwhile takes no new objects and wants none.
+        # A terminating namespace accepts no new objects and needs none.
         with contextlib.suppress(errors.NotFound):
             if self._accounts.cache.get(ACCOUNT, name) is None:
                 await self._create(ACCOUNTS, _account(name))
@@ -86,7 +85,7 @@ class ServiceAccountController:
         except errors.AlreadyExists:
             return
         except errors.Forbidden as refusal:
-            # A namespace in deletion refuses new content.
+            # A terminating namespace refuses new content.
             if "being terminated" not in str(refusal):
                 raise
 

@@ -1,7 +1,7 @@
-"""Deletes pods from nodes whose NoExecute taints they do not tolerate, or no longer.
+"""Deletes pods from nodes whose NoExecute taints they do not tolerate, or no longer tolerate.
 
-A toleration may be for a time: of all that a node's taints ask for, the shortest counts, from when the taint came. A
-pod that has to go is marked as disrupted first, so that whoever started it sees that it was not its fault.
+Of all `tolerationSeconds` for a node's taints the shortest counts, from the time of the taint. The pod is marked as
+disrupted before it is deleted, so that its controller does not count a failure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 def leaves_at(
     pod: Object, taints: Sequence[Mapping[str, Any]], *, now: float, seen: Mapping[str, float] | None = None
 ) -> float | None:
-    """When a pod has to leave a node with these taints; None if it may stay.
+    """When a pod must leave a node with these taints; None if it may stay.
 
-    A taint that does not say when it came counts from when it was first `seen`, by its key.
+    A taint without a time counts from when it was first `seen`, by its key.
     """
     tolerations = (pod.get("spec") or {}).get("tolerations") or ()
     due: float | None = None
@@ -43,7 +43,7 @@ def leaves_at(
             return now
         limits = [one["tolerationSeconds"] for one in matching if one.get("tolerationSeconds") is not None]
         if len(limits) < len(matching):
-            continue  # one of them has no end
+            continue  # one of them has no time limit
         since = times.parse(taint["timeAdded"]) if taint.get("timeAdded") else (seen or {}).get(taint["key"], now)
         until = since + max(min(limits), 0)
         due = until if due is None else min(due, until)
@@ -51,7 +51,7 @@ def leaves_at(
 
 
 class TaintEviction:
-    """Clears tainted nodes."""
+    """Deletes pods from tainted nodes."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -65,7 +65,7 @@ class TaintEviction:
         self._pods: Final[Informer[Object]] = self._frame.follow(PODS, self._pod_changed, indexers={_BY_NODE: by_node})
 
     async def run(self) -> None:
-        """Clear nodes until cancelled."""
+        """Delete pods until cancelled."""
         await self._frame.run()
 
     def _node_changed(self, key: Key, old: Object | None, new: Object | None) -> None:

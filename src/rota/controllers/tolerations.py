@@ -1,11 +1,11 @@
-"""Which taints a pod puts up with, in wire objects. Pure; the scheduler has its own, compiled (`columns/taints.py`)."""
+"""Whether tolerations match taints, in wire objects. Pure; the scheduler's compiled form is in `columns/taints.py`."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Whether a toleration is about a taint."""
+    """Whether a toleration matches a taint."""
     effect, key = toleration.get("effect") or "", toleration.get("key") or ""
     if effect and effect != taint.get("effect"):
         return False

@@ -1,6 +1,6 @@
-"""Deletes Jobs that have been over for as long as they say (`ttlSecondsAfterFinished`).
+"""Deletes finished Jobs after their `ttlSecondsAfterFinished`.
 
-The Job is read again before it goes: its time may have been made longer, and the cache may not know yet.
+The Job is read again before it is deleted, because its TTL may have been extended without the cache showing it yet.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ JOBS: Final = ("batch", "v1", "jobs")
 
 
 def expires_at(job: Mapping[str, Any]) -> float | None:
-    """When a Job goes; None if it stays, or is not over."""
+    """When a Job is deleted; None if it has no TTL or has not finished."""
     patience = job["spec"].get("ttlSecondsAfterFinished")
     if patience is None or meta.is_deleting(job):
         return None
@@ -33,7 +33,7 @@ def expires_at(job: Mapping[str, Any]) -> float | None:
 
 
 class TtlAfterFinished:
-    """An end to every Job that asks for one."""
+    """Deletes Jobs whose TTL has expired."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -44,7 +44,7 @@ class TtlAfterFinished:
         self._jobs: Final = self._frame.follow(JOBS, self._changed)
 
     async def run(self) -> None:
-        """Delete until cancelled."""
+        """Delete Jobs until cancelled."""
         await self._frame.run()
 
     def _changed(self, key: Key, _: Object | None, new: Object | None) -> None:
@@ -72,5 +72,5 @@ class TtlAfterFinished:
                 resource_version=str(meta.metadata(fresh).get("resourceVersion", "")),
             )
         except (errors.NotFound, errors.Conflict):
-            return None  # gone, or changed: the news is on the way
+            return None  # gone or changed: the watch reports it
         return None

@@ -1,1 +1,5 @@
-"""Pipelines at work: which steps to begin, what becomes of each, and when a run is over."""
+"""The pipeline controllers: which steps of a run to start, their attempts, schedules, and when a run is over.
+
+`runs`, `steps` and `schedules` are the controllers; `engine`, `attempts`, `objects`, `progress` and `states` are pure.
+The resources themselves are described in `rota.api.pipelines`.
+"""

@@ -1,8 +1,8 @@
-"""What became of one try of a step run, as its pod or Job tells it; and when there is another. Pure.
+"""The result of one attempt of a step run, from its pod or Job, and when the next attempt follows. Pure.
 
-A try that is lost to a disruption (a dead node, a drain, a preemption) is made again at once and costs nothing; only
-when that happens over and over there is a pause. One that fails is made up for as often as the step's retries say, each
-time after a longer pause.
+An attempt lost to a disruption (a dead node, a drain, a preemption) is repeated at once and does not count as a retry;
+after repeated disruptions there is a pause. A failed attempt is repeated up to the step's `retries`, with growing
+pauses.
 """
 
 import enum
@@ -14,27 +14,27 @@ from typing import Any, Final
 from rota.api import meta
 from rota.api.meta import Object
 
-#: All outputs of a step together.
+#: Limit of all outputs of a step together.
 MOST_BYTES: Final = 64 * 1024
 _FACTOR, _INITIAL_S, _MOST_S = 2, 1, 300
-#: So many disruptions are made up for at once; after more of them there is a pause, up to the longest.
+#: This many disruptions are retried at once; after more of them there is a pause, up to the longest.
 _AT_ONCE, _LONGEST_S = 5, 60
-#: Reasons of a pod's end that are not its own doing.
+#: Reasons of a pod's end that count as disruptions.
 _NOT_ITS_FAULT: Final = frozenset({"NodeLost", "Evicted", "Preempting", "NodeShutdown", "Terminated", "NodeAffinity"})
 
 
 class End(enum.Enum):
-    """How a try ended."""
+    """How an attempt ended."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
-    #: Lost to what was not its fault.
+    #: Lost to a disruption.
     DISRUPTED = "Disrupted"
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a try, and why."""
+    """The end of an attempt, and the reason."""
 
     end: End
     reason: str = ""
@@ -42,7 +42,7 @@ class Ended:
 
 
 def end_of(attempt: Object) -> Ended | None:
-    """How a pod or Job ended; None while it goes on."""
+    """How a pod or Job ended; None while it runs."""
     return _end_of_job(attempt) if attempt.get("kind") == "Job" else _end_of_pod(attempt)
 
 
@@ -90,26 +90,26 @@ def _how(status: Mapping[str, Any]) -> str:
 
 
 def pause_s(retries: Mapping[str, Any], failures: int) -> float | None:
-    """How long to wait before the next try after so many failures; None if there is none."""
+    """The pause before the next attempt after this many failures; None if there is none."""
     if failures > (retries.get("limit") or 0):
         return None
     initial, most = retries.get("initialSeconds") or _INITIAL_S, retries.get("maxSeconds") or _MOST_S
     factor = retries.get("factor") or _FACTOR
-    # the exponent is bounded: nobody waits for so long, and a number of thousands of digits helps nobody
+    # the exponent is bounded, so that the number stays small
     return float(min(most, initial * factor ** min(failures - 1, 32)))
 
 
 def pause_after_disruption_s(disruptions: int) -> float:
-    """How long to wait before a try that costs nothing: not at all, unless places go on refusing it or losing it."""
+    """The pause before an attempt after disruptions: 0, unless there were many of them."""
     if disruptions <= _AT_ONCE:
         return 0.0
     return float(min(_LONGEST_S, 2 ** min(disruptions - _AT_ONCE, 32)))
 
 
 def outputs(declared: Sequence[Mapping[str, Any]], *, file: str, stdout: str) -> tuple[dict[str, str], list[str]]:
-    """The values of a step's outputs, and the names of those that are missing.
+    """The values of a step's outputs, and the names of missing ones.
 
-    `file` is what the step left in its outputs file: lines `NAME=VALUE`, or one JSON object.
+    `file` is the content of the step's outputs file: lines `NAME=VALUE`, or one JSON object.
     """
     written = _written(file)
     lines = stdout.rstrip("\n").splitlines()

@@ -1,6 +1,6 @@
-"""Own writes, known at once: what the server answers to a write is in the cache before the next decision.
+"""Puts the server's answer to a write into the informer's cache, before the watch delivers it.
 
-Without it a controller would decide by a state that it has changed itself, do the same again, and hear that it cannot.
+Without this a controller would decide from a state that precedes its own write, and repeat the write in vain.
 """
 
 from rota.api import meta
@@ -10,7 +10,7 @@ from rota.client.verbs import Object
 
 
 def learn(informer: Informer[Object], answer: Object) -> Object:
-    """Have an informer know what a server has answered to a write; the answer."""
+    """Put the server's answer to a write into an informer's cache; returns the answer."""
     metadata = meta.metadata(answer)
     identity = Identity(
         name=meta.name(answer),

@@ -1,9 +1,8 @@
-"""Which steps of a run to begin, stop or leave out, and when it is over. Pure: a run and a time in, a decision out.
+"""Which steps of a run to start, stop or skip, and when the run is over. Pure: a run and a time in, a decision out.
 
-Everything follows from the run's objects, so a leader that dies between two decisions changes nothing: its successor
-decides the same. A decision looks at each step, but not at each of its runs: `progress` has those added up. A step
-begins when those it waits for are over; whether it then runs depends on how they ended and on its own condition. Steps
-at the end begin when all others are over, however that came.
+Decisions follow from the run's objects alone, so a new leader decides the same. A decision visits each step, but not
+each of its step runs: `progress` keeps their totals. A step starts when the steps it waits for are over; whether it
+runs depends on their results and on its own condition. The final steps start when all others are over, with any result.
 """
 
 import hashlib
@@ -16,19 +15,19 @@ from rota.api.pipelines.expressions import ExpressionError, Lookup, Reference, U
 from rota.controllers.pipelines.progress import Progress, RunState, Tally
 from rota.controllers.pipelines.states import BLOCKED, NO_ITEMS, Decision, NewStep, Phase, RunPhase, StepKey
 
-#: So many step runs are made by one decision; the next one follows soon.
+#: Step runs that one decision creates at most; the next decision follows soon.
 MOST_AT_ONCE: Final = 500
 MOST_ITEMS: Final = 100_000
 DEFAULT_WORKSPACE: Final = "/workspace"
-#: What of a step is filled in and handed on to its runs.
+#: Fields of a step in which expressions are replaced and that are copied to its step runs.
 _HANDED_ON: Final = ("template", "job", "mutex", "near")
 _KEPT: Final = ("outputs", "retries", "timeoutSeconds")
-#: What a step without items is run for.
+#: The items of a step without items.
 _ITSELF: Final[Sequence[Any]] = (None,)
 
 
 def decide(run: RunState, *, now: float) -> Decision:
-    """What to do about a run."""
+    """The decision about a run."""
     return _Deciding(run, now).decision()
 
 
@@ -37,7 +36,7 @@ class _Deciding:
         self._run: Final = run
         self._known: Final = run.steps
         self._steps: Final = {step["name"]: step for step in (*run.main, *run.last)}
-        # what was there when the decision began does not change within it, and is worked out once
+        # cached for this decision: its input does not change
         self._over: Final[dict[str, bool]] = {}
         self._failed_ones: Final = self._failed(run.main)
         limit = run.spec.get("timeoutSeconds")
@@ -49,7 +48,7 @@ class _Deciding:
     def decision(self) -> Decision:
         run = self._run
         failed, late = self._failed_ones, self._late
-        # whoever is cancelled is held up no longer: the steps at the end have to run
+        # a cancelled run starts no more main steps; the final steps still run
         held = run.suspend and not run.cancel
         stopping = run.cancel or late or (bool(failed) and run.spec.get("failurePolicy", "FailFast") == "FailFast")
         stop: list[StepKey] = []
@@ -96,7 +95,7 @@ class _Deciding:
     # --- what begins ------------------------------------------------------------------------------------------------
 
     def _begin(self, steps: Sequence[Mapping[str, Any]]) -> None:
-        """Make the step runs that may begin."""
+        """Create the step runs that may start."""
         waits = self._run.waits
         most = self._run.spec.get("parallelism")
         among = {step["name"] for step in steps}
@@ -111,7 +110,7 @@ class _Deciding:
             self._begin_items(step, most)
 
     def _left_out(self, step: Mapping[str, Any], waits: Iterable[str]) -> bool:
-        """Whether a step does not run at all; that is taken down."""
+        """Whether a step is skipped; if so, that is recorded."""
         condition = step.get("when")
         explicit: set[str] = set()
         if condition:
@@ -189,13 +188,13 @@ class _Deciding:
         return isinstance(items, str) or len(tally.states) >= len(items)
 
     def _all_over(self, steps: Sequence[Mapping[str, Any]], *, stopping: bool) -> bool:
-        """Whether nothing of some steps goes on or will begin."""
+        """Whether some steps are all over."""
         if stopping:
             return not any(tally.going for _, tally in self._tallies(steps))
         return all(self._is_over(step["name"]) for step in steps)
 
     def outcome(self, name: str) -> str:
-        """How a step ended, all of its items taken together."""
+        """The result of a step over all of its items."""
         tally = self._known.of(name)
         if tally is None:
             return Phase.SUCCEEDED.value
@@ -205,7 +204,7 @@ class _Deciding:
         return Phase.SKIPPED.value if tally.phases[Phase.SKIPPED] == len(tally.states) else Phase.SUCCEEDED.value
 
     def _blocks(self, name: str) -> bool:
-        """Whether those who wait for a step cannot run after how it ended."""
+        """Whether the result of a step keeps its dependents from running."""
         if self._steps[name].get("continueOnFailure"):
             return False
         tally = self._known.of(name)
@@ -221,7 +220,7 @@ class _Deciding:
         ]
 
     def _tallies(self, steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Tally]]:
-        """The runs of those of some steps that have any."""
+        """The tallies of those steps that have step runs."""
         for step in steps:
             tally = self._known.of(step["name"])
             if tally is not None:
@@ -230,7 +229,7 @@ class _Deciding:
     # --- values -----------------------------------------------------------------------------------------------------
 
     def _items_of(self, step: Mapping[str, Any]) -> Sequence[Any] | str:
-        """What a step is run for, in the order of their places; or what is wrong with that."""
+        """The items of a step in their order, or the error in them."""
         each = step.get("forEach")
         if not each:
             return _ITSELF
@@ -299,13 +298,13 @@ class _Deciding:
 
 
 def counts(steps: Progress) -> dict[str, int]:
-    """How many step runs are in which state, as a run's status tells it."""
+    """The number of step runs per phase, for the run's status."""
     counted = steps.phases
     return {phase.value.lower(): counted[phase] for phase in Phase if counted[phase]}
 
 
 def as_list(value: Any) -> list[Any] | None:
-    """A list: as it is, as JSON, or one item per line; None if it is none of these."""
+    """A list: as it is, from JSON, or one item per line; None if it is none of these."""
     if isinstance(value, list):
         return value
     if not isinstance(value, str):
@@ -321,7 +320,7 @@ def as_list(value: Any) -> list[Any] | None:
 
 
 def cache_key(spec: Mapping[str, Any]) -> str:
-    """What work a step run has to do, in a word: the same for the same work."""
+    """The cache key of a step run: equal for equal work."""
     work = {part: spec[part] for part in ("template", "job", "outputs") if part in spec}
     return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()[:40]
 

@@ -1,6 +1,6 @@
-"""Runs, step runs, pods and Jobs as objects: what is read from them, and how one follows from the other. Pure.
+"""Runs, step runs, pods and Jobs as objects: parsing them, and building one from the other. Pure.
 
-What they are called, `rota.api.pipelines.object_names` says.
+Names are in `rota.api.pipelines.object_names`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,9 @@ STEP_RUNS: Final = ("rota.dev", "v1alpha1", "stepruns")
 PODS: Final = ("", "v1", "pods")
 JOBS: Final = ("batch", "v1", "jobs")
 
-#: Where a step's program finds the name of the file that its outputs go into.
+#: The environment variable with the path of a step's outputs file.
 OUTPUTS_VARIABLE: Final = "ROTA_OUTPUTS"
-#: The API's own default for a container's last words.
+#: The API's default `terminationMessagePath`.
 _LAST_WORDS: Final = "/dev/termination-log"
 _HOSTNAME: Final = "kubernetes.io/hostname"
 
@@ -33,13 +33,13 @@ _HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 def key_of(step_run: Object) -> StepKey:
-    """Which step, and which item, a step run is for."""
+    """The step and the item of a step run."""
     spec = step_run["spec"]
     return spec["step"], spec.get("index")
 
 
 def state_of(step_run: Object) -> StepState:
-    """What became of a step run."""
+    """The state of a step run."""
     status = step_run.get("status") or {}
     return StepState(
         phase=Phase(status.get("phase") or Phase.WAITING.value),
@@ -51,13 +51,13 @@ def state_of(step_run: Object) -> StepState:
 
 
 def waits(run: Object) -> Graph:
-    """Which steps of a run that has begun wait for which."""
+    """The dependencies between the steps of a started run."""
     pipeline = run["status"]["spec"]
     return graphs.graph([*(pipeline.get("steps") or ()), *(pipeline.get("onExit") or ())])
 
 
 def run_state(run: Object, steps: Progress, *, waits: Graph) -> RunState:
-    """A run that has begun, with what became of its step runs."""
+    """A started run with the states of its step runs."""
     spec, status = run["spec"], run["status"]
     pipeline = status["spec"]
     values = {one["name"]: one["default"] for one in pipeline.get("parameters") or () if "default" in one}
@@ -80,7 +80,7 @@ def run_state(run: Object, steps: Progress, *, waits: Graph) -> RunState:
 
 
 def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ()) -> Object:
-    """The step run of a decision; `near` are nodes that it should run on if it can."""
+    """The step run of a decision; `near` are its preferred nodes."""
     step, index = new.key
     name = object_names.step_run(meta.name(run), step, index)
     spec: dict[str, Any] = {"run": meta.name(run), "step": step, **new.spec}
@@ -114,7 +114,7 @@ def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ())
 
 
 def attempt_name(step_run: Object, number: int) -> str:
-    """The name of the pod or Job of an attempt; a Job's is a label of its pods, too."""
+    """The name of the pod or Job of an attempt; a Job's is also a label of its pods."""
     name = f"{meta.name(step_run)}-{number}"
     return object_names.label(name) if "job" in step_run["spec"] else object_names.short(name)
 
@@ -146,19 +146,19 @@ def attempt(step_run: Object, number: int) -> Object:
     pod = {"apiVersion": "v1", "kind": "Pod", **made}
     if any(one.get("from") != "stdout" for one in spec.get("outputs") or ()):
         pod["spec"]["containers"] = [_with_outputs(one) for one in pod["spec"].get("containers") or ()]
-    # a try that fails is over; whether there is another is for the step run to say
+    # a failed attempt is over; the step run decides about the next one
     pod["spec"]["restartPolicy"] = "Never"
     return pod
 
 
 def _with_outputs(container: Mapping[str, Any]) -> dict[str, Any]:
-    """A container that is told where its outputs go: the file whose content outlives it in the pod's status."""
+    """A container with the path of its outputs file, whose content is kept in the pod's status."""
     path = container.get("terminationMessagePath") or _LAST_WORDS
     return {**container, "env": [*(container.get("env") or ()), {"name": OUTPUTS_VARIABLE, "value": path}]}
 
 
 def _placed(run: Object, template: Mapping[str, Any], near: Sequence[str]) -> Mapping[str, Any]:
-    """A pod's template with the run's shared folder, on the node that it is on, and nearest to what it needs."""
+    """A pod template with the run's shared folder, its required node, and its preferred nodes."""
     workspace = run["status"]["spec"].get("workspace")
     pod = dict(template.get("spec") or {})
     if workspace is not None:
@@ -178,12 +178,12 @@ def _placed(run: Object, template: Mapping[str, Any], near: Sequence[str]) -> Ma
 
 
 def _annotated(metadata: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """A pod's metadata by which a worker knows whose shared folder the pod has."""
+    """A pod's metadata with the annotation by which a worker finds the pod's shared folder."""
     return {**metadata, "annotations": {**(metadata.get("annotations") or {}), WORKSPACE_ANNOTATION: run}}
 
 
 def _with_required(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:
-    """An affinity that no other node satisfies."""
+    """An affinity that requires one node."""
     expression = {"key": _HOSTNAME, "operator": "In", "values": [node]}
     nodes = affinity.get("nodeAffinity") or {}
     required = nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {"nodeSelectorTerms": [{}]}
@@ -196,7 +196,7 @@ def _with_required(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:
 
 
 def _with_preferred(affinity: Mapping[str, Any], near: Sequence[str]) -> dict[str, Any]:
-    """An affinity that likes these nodes best."""
+    """An affinity that prefers these nodes."""
     expression = {"key": _HOSTNAME, "operator": "In", "values": list(near)}
     nodes = affinity.get("nodeAffinity") or {}
     preferred = [

@@ -1,8 +1,8 @@
-"""A run as its objects tell it: the pipeline that it began with, and what became of its step runs.
+"""The state of a run from its objects: the pipeline that it started with, and the states of its step runs.
 
-These are kept so that no decision has to go through all of them: by step, with those that go on, counts, and the lowest
-place that nobody has. It is no more than the objects say, in another order, so a new leader begins it anew and has the
-same. What can be worked out of steps that are over is remembered here, until one of their step runs changes or goes.
+Step runs are indexed so that no decision has to visit all of them: by step, with the active ones, counts, and the
+lowest item without a step run. Everything is derived from objects, so a new leader rebuilds the same. Results that
+follow from finished steps are cached here until one of their step runs changes.
 """
 
 from collections import Counter
@@ -15,31 +15,31 @@ from rota.controllers.pipelines.states import BLOCKED, Phase, StepKey, StepState
 
 
 class Tally:
-    """The runs of one step."""
+    """The step runs of one step."""
 
     __slots__ = ("_lowest", "blocked", "going", "nodes", "phases", "states")
 
     def __init__(self) -> None:
-        #: By item; the one of a step without items is under None.
+        #: By item; None for a step without items.
         self.states: Final[dict[int | None, StepState]] = {}
         #: Those that are not over.
         self.going: Final[set[int | None]] = set()
         self.phases: Final[Counter[Phase]] = Counter()
-        #: How many were left out for what they wait for.
+        #: How many were skipped because of the steps they wait for.
         self.blocked = 0
-        #: Where they run or ran, and how many of them.
+        #: Nodes of the step runs, with counts.
         self.nodes: Final[Counter[str]] = Counter()
         self._lowest = 0
 
     @property
     def lowest(self) -> int:
-        """The lowest item that has no run."""
+        """The lowest item without a step run."""
         while self._lowest in self.states:
             self._lowest += 1
         return self._lowest
 
     def put(self, index: int | None, state: StepState) -> None:
-        """One is there, in this state."""
+        """A step run was added or changed."""
         lowest = self._lowest
         self.drop(index)
         self.states[index] = state
@@ -52,7 +52,7 @@ class Tally:
             self.going.add(index)
 
     def drop(self, index: int | None) -> StepState | None:
-        """One is gone; what it was."""
+        """A step run is gone; returns its state."""
         state = self.states.pop(index, None)
         if state is None:
             return None
@@ -67,17 +67,17 @@ class Tally:
 
 
 class Progress(Mapping[StepKey, StepState]):
-    """The step runs of one run by their keys, and by step."""
+    """The step runs of one run by key, and by step."""
 
     def __init__(self, states: Mapping[StepKey, StepState] | None = None) -> None:
         self._tallies: Final[dict[str, Tally]] = {}
-        #: What follows from steps that are over, by whatever name the one who worked it out gave it.
+        #: Cached results of finished steps, by a key of the caller.
         self.remembered: Final[dict[tuple[str, ...], Any]] = {}
         for key, state in (states or {}).items():
             self.put(key, state)
 
     def of(self, step: str) -> Tally | None:
-        """The runs of a step; None if there is none."""
+        """The tally of a step; None if it has no step runs."""
         return self._tallies.get(step)
 
     @property
@@ -87,14 +87,14 @@ class Progress(Mapping[StepKey, StepState]):
 
     @property
     def phases(self) -> Counter[Phase]:
-        """How many are in which phase."""
+        """The number of step runs per phase."""
         total = Counter[Phase]()
         for tally in self._tallies.values():
             total.update(tally.phases)
         return total
 
     def put(self, key: StepKey, state: StepState) -> None:
-        """A step run is there, in this state."""
+        """A step run was added or changed."""
         tally = self._tallies.get(key[0])
         if tally is None:
             tally = self._tallies[key[0]] = Tally()
@@ -128,22 +128,22 @@ class RunState:
     name: str
     namespace: str
     uid: str
-    #: The pipeline as it was when the run began.
+    #: The pipeline as of the start of the run.
     spec: Mapping[str, Any]
     parameters: Mapping[str, str]
     steps: Progress
     started_at: float
-    #: Who waits for whom, as `graphs.graph` says of all its steps: it follows from `spec`, and takes long to work out.
+    #: The dependencies of all steps, from `graphs.graph`: derived from `spec`, and expensive to compute.
     waits: Graph
     suspend: bool = False
     cancel: bool = False
 
     @property
     def main(self) -> Sequence[Mapping[str, Any]]:
-        """The steps proper."""
+        """The main steps."""
         return self.spec.get("steps") or ()
 
     @property
     def last(self) -> Sequence[Mapping[str, Any]]:
-        """The steps at the end."""
+        """The final steps."""
         return self.spec.get("onExit") or ()

@@ -1,8 +1,7 @@
-"""Carries runs of pipelines through: begins, stops and leaves out steps as `engine` decides, and keeps their status.
+"""Executes pipeline runs: starts, stops and skips steps as `engine` decides, and updates the status of runs.
 
-A run that begins takes the pipeline along as it is then; what becomes of the pipeline later does not touch it. Step
-runs have names that follow from their places, so that a decision which is made twice, because its outcome was not seen
-yet or a leader died, makes nothing twice.
+A run copies the pipeline when it starts; later changes of the pipeline do not affect it. Names of step runs are derived
+from step and item, so a decision that is made twice, because of a stale cache or a new leader, creates nothing twice.
 """
 
 import asyncio
@@ -29,17 +28,17 @@ from rota.kit.metrics import Metrics
 
 _BY_RUN: Final = "run"
 _AT_ONCE: Final = 16
-#: Counts that change all the time are written so often at most.
+#: Limit of the rate at which changing counts are written.
 _COUNTS_EVERY_S: Final = 1.0
 _SOON_S: Final = 0.05
-#: Letters of a message that can be as long as what it is about.
+#: The longest message.
 _WORDS: Final = 1000
-#: What need not be done again when a run is tried again.
+#: Phases that a retry of the run keeps.
 _LASTING: Final = frozenset({Phase.SUCCEEDED, Phase.CACHED})
 
 
 class PipelineRunController:
-    """Every run, from its beginning to its end."""
+    """Executes all runs."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -52,13 +51,13 @@ class PipelineRunController:
         self._steps: Final = self._frame.follow(STEP_RUNS, self._step_changed, indexers={_BY_RUN: _run_uids})
         #: When counts were last written, by the run's uid.
         self._counted_at: Final[dict[str, float]] = {}
-        #: Who waits for whom in runs that go on, by the same; the pipeline that a run began with does not change.
+        #: Dependencies in active runs, by uid; the pipeline of a run does not change.
         self._waits: Final[dict[str, Graph]] = {}
-        #: What became of the steps of runs that go on, by the same.
+        #: Progress of active runs, by uid.
         self._progress: Final[dict[str, Progress]] = {}
 
     async def run(self) -> None:
-        """Carry runs through until cancelled."""
+        """Execute runs until cancelled."""
         await self._frame.run()
 
     def _run_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -83,7 +82,7 @@ class PipelineRunController:
         run = Key(key.namespace, one["spec"]["run"])
         if not is_there or after is None or after.phase.over or (after.node and (before is None or not before.node)):
             self._frame.queue.add(run)
-        elif before != after:  # nothing follows from that, but it is counted
+        elif before != after:  # no decision depends on it, but the counts change
             self._frame.queue.add_after(run, _COUNTS_EVERY_S)
 
     async def _process(self, key: Key) -> float | None:
@@ -120,11 +119,11 @@ class PipelineRunController:
         all_made = await self._make(run, state, decision)
         await self._stop(run, decision)
         again = await self._tell(run, state, decision)
-        # not at once: those of a namesake that is still going may be in the way
+        # not at once: step runs of a former run of the same name may still exist
         return _SOON_S if decision.more and all_made else again
 
     def _progress_of(self, run: Object) -> Progress:
-        """What became of a run's steps: looked up once, and kept by what is told of them."""
+        """The progress of a run: built once, then updated by the watch."""
         uid = meta.uid(run)
         if uid not in self._progress:
             found = [one for one in self._steps.cache.indexed(_BY_RUN, uid) if not meta.is_deleting(one)]
@@ -132,7 +131,7 @@ class PipelineRunController:
         return self._progress[uid]
 
     async def _begin(self, run: Object) -> Object | None:
-        """Take the pipeline along; a run that cannot begin has failed."""
+        """Copy the pipeline into the run; a run that cannot start has failed."""
         spec = run["spec"]
         pipeline = spec.get("pipelineSpec")
         if pipeline is None:
@@ -161,14 +160,14 @@ class PipelineRunController:
         return begun
 
     async def _reopen(self, run: Object) -> Object | None:
-        """Have what did not succeed done again; None while it is still being cleared away."""
+        """Delete the step runs that must be repeated; None while some still exist."""
         known = self._steps.cache.indexed(_BY_RUN, meta.uid(run))
         waits = objects.waits(run) if "spec" in run["status"] else {}
         ended = [one["name"] for one in (run["status"].get("spec") or {}).get("onExit") or ()]
         again = outdated(known, waits, last=ended)
         if again:
             await _each(self._delete, again)
-            return None  # told when they are gone
+            return None  # the watch reports their deletion
         status = {
             **{name: value for name, value in run["status"].items() if name not in {"finishedAt", "reason", "message"}},
             "phase": RunPhase.RUNNING.value,
@@ -180,7 +179,7 @@ class PipelineRunController:
         return reopened
 
     async def _with_workspace(self, run: Object, state: RunState) -> Object:
-        """The run with the node of its shared folder, once a step has been placed."""
+        """The run with the node of its shared folder, once a step has been scheduled."""
         status = run["status"]
         if state.spec.get("workspace") is None or status.get("workspaceNode"):
             return run
@@ -188,10 +187,10 @@ class PipelineRunController:
         return await self._write(run, {**status, "workspaceNode": node}) if node else run
 
     async def _make(self, run: Object, state: RunState, decision: Decision) -> bool:
-        """Make step runs; whether all of them, or some have to wait until it is known where the shared folder is."""
+        """Create step runs; whether all were created, or some wait until the node of the shared folder is known."""
         wanted = list(decision.make)
         if state.spec.get("workspace") is not None and not run["status"].get("workspaceNode"):
-            # where the folder is, the first to be placed says; until then there is one
+            # the first scheduled step determines the folder's node; until then only one runs
             first = [one for one in wanted if not one.phase.over][: 0 if state.steps.going else 1]
             wanted = [one for one in wanted if one.phase.over or one in first]
         now = self._clock.now()
@@ -203,11 +202,11 @@ class PipelineRunController:
         try:
             learn(self._steps, await self._client.create(STEP_RUNS, step_run))
         except errors.AlreadyExists:
-            return  # made before, and the news is on the way; or of a namesake that is still going
+            return  # created before, and not in the cache yet; or of a former run of the same name
         except (errors.Invalid, errors.BadRequest, errors.RequestEntityTooLarge) as problem:
             if "status" in step_run:
-                raise  # nothing is left that could be wrong with it
-            # what was filled in made something of it that cannot be; that is told where it would have been
+                raise  # cannot fail: nothing in it is user input
+            # the replaced expressions made an invalid object: the error is recorded in a step run that has failed
             bare = {name: step_run["spec"][name] for name in ("run", "step", "index") if name in step_run["spec"]}
             ended = {"phase": Phase.FAILED.value, "reason": "InvalidTemplate", "message": str(problem)[:_WORDS]}
             ended["finishedAt"] = times.format_micro_time(self._clock.now())
@@ -240,7 +239,7 @@ class PipelineRunController:
             )
 
     async def _tell(self, run: Object, state: RunState, decision: Decision) -> float | None:
-        """Write the status if it has changed; when to come again."""
+        """Write the status if it has changed; seconds until the next write."""
         status = run["status"]
         told = {
             **{name: value for name, value in status.items() if name not in {"reason", "message", "counts"}},
@@ -284,16 +283,16 @@ class PipelineRunController:
 
 
 async def _each(act: Callable[[Object], Awaitable[None]], step_runs: Sequence[Object]) -> None:
-    """Do something to many, some at a time."""
+    """Apply an operation to many objects with limited concurrency."""
     for start in range(0, len(step_runs), _AT_ONCE):
         await asyncio.gather(*map(act, step_runs[start : start + _AT_ONCE]))
 
 
 def outdated(step_runs: Sequence[Object], waits: Graph, *, last: Iterable[str]) -> list[Object]:
-    """What is done again when a run is tried again: what did not succeed, all that came after it, and the end.
+    """The step runs that a retry repeats: unsuccessful ones, all that came after them, and the final steps.
 
-    Who ran after a failure, because of it or in spite of it, did so by what is no longer true. What did not succeed
-    comes last: as long as it is there, whoever begins this anew knows what else has to go.
+    A step that ran after a failure, whether because of it or despite it, used an outdated result. Unsuccessful step
+    runs are deleted last: after an interruption they show what else must be deleted.
     """
     failed = [one for one in step_runs if objects.state_of(one).phase not in _LASTING]
     after, found = {one["spec"]["step"] for one in failed}, set(last)
@@ -310,11 +309,11 @@ def _run_uids(step_run: Object) -> Iterable[str]:
 
 
 def _complete(run: Object) -> Object:
-    """Objects of a list do not say what they are."""
+    """An object with its apiVersion and kind, which items of lists lack."""
     return {**run, "apiVersion": objects.VERSION, "kind": "PipelineRun"}
 
 
 def _nodes(state: RunState, steps: Sequence[str]) -> list[str]:
-    """Where some steps ran."""
+    """The nodes on which some steps ran."""
     tallies = [tally for name in steps if (tally := state.steps.of(name)) is not None]
     return sorted({node for tally in tallies for node, count in tally.nodes.items() if count})

@@ -1,8 +1,8 @@
-"""Begins runs of pipelines when their schedules say so, tells of their runs, and clears old ones away.
+"""Starts pipeline runs on schedule, updates the status of pipelines, and deletes old runs.
 
-A scheduled run has a name that follows from its time, so that it is begun once. Which time is due is decided as for
-CronJobs. Of runs that are over, as many are kept as the pipeline says, those that ended last; a run that says how long
-it is kept goes then, and one without a pipeline that could speak for it after the usual time.
+The name of a scheduled run is derived from its time, so it starts once. Which time is due is decided as for CronJobs.
+Of finished runs, those that ended last are kept, as many as the pipeline says. A run with a retention time of its own
+is deleted after it; a run without a pipeline is deleted after the default time.
 """
 
 import contextlib
@@ -26,20 +26,20 @@ from rota.kit.metrics import Metrics
 
 _BY_PIPELINE: Final = "pipeline"
 _KEPT: Final = 10
-#: How long a run is kept after its end if neither it nor a pipeline says so.
+#: How long a finished run is kept if neither the run nor a pipeline says so.
 KEPT_S: Final = 7 * 24 * 3600
 _SOON_S: Final = 0.05
 
 
 class _Subject(NamedTuple):
-    """A pipeline, or a run that may have outlived its time."""
+    """A queue item: a pipeline, or a run that may have expired."""
 
     key: Key
     is_run: bool = False
 
 
 class PipelineController:
-    """Every pipeline: its schedule, its status, its history."""
+    """Manages the schedule, status and history of all pipelines."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -52,12 +52,12 @@ class PipelineController:
         self._runs: Final = self._frame.follow(RUNS, self._run_changed, indexers={_BY_PIPELINE: _pipelines})
 
     async def run(self) -> None:
-        """Keep pipelines until cancelled."""
+        """Manage pipelines until cancelled."""
         await self._frame.run()
 
     def _pipeline_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._frame.queue.add(_Subject(key))
-        if new is None:  # nobody speaks for its runs any more
+        if new is None:  # its runs now expire by the default time
             for run in self._runs.cache.indexed(_BY_PIPELINE, str(key)):
                 self._frame.queue.add(_Subject(Key(key.namespace, meta.name(run)), is_run=True))
 
@@ -83,22 +83,22 @@ class PipelineController:
             return _SOON_S
 
     async def _expire(self, key: Key) -> float | None:
-        """Delete a run whose time is over; how long until then."""
+        """Delete a run that has expired; seconds until then."""
         known = self._runs.cache.get(key.name, key.namespace)
         if known is None or (left := self._left_s(known)) is None or left > 0:
             return None if known is None else left
         try:
-            # its time may have been made longer, or it is tried again, and the cache does not know yet
+            # the retention time may have been extended, or the run retried, without the cache showing it yet
             fresh = await self._client.get(RUNS, key.name, namespace=key.namespace)
             left = self._left_s(fresh)
             if left is not None and left <= 0:
                 await self._delete(fresh, resource_version=str(meta.metadata(fresh)["resourceVersion"]))
         except (errors.NotFound, errors.Conflict):
-            return None  # gone, or changed: the news is on the way
+            return None  # gone or changed: the watch reports it
         return left if left is not None and left > 0 else None
 
     def _left_s(self, run: Object) -> float | None:
-        """How long a run is still kept; None if it is not for its time to say."""
+        """Seconds until a run expires; None if it does not expire by time."""
         name = run["spec"].get("pipeline")
         spoken_for = bool(name) and self._pipelines.cache.get(name, meta.namespace(run)) is not None
         until = expires_at(run, spoken_for=spoken_for)
@@ -123,7 +123,7 @@ class PipelineController:
         return again
 
     async def _scheduled(self, pipeline: Object, runs: Sequence[Object]) -> tuple[float | None, dict[str, Any]]:
-        """Begin the run that is due, if one is; when to look again, and the status then."""
+        """Start the run that is due, if one is; seconds until the next one, and the new status."""
         status = dict(pipeline.get("status") or {})
         wish = pipeline["spec"].get("schedule")
         if not wish or wish.get("suspend"):
@@ -142,7 +142,7 @@ class PipelineController:
         return timetable.next_in_s(timed, schedule, zone, now=now), status
 
     async def _begin(self, pipeline: Object, wish: Mapping[str, Any], at: float, runs: Sequence[Object]) -> bool:
-        """Begin a run unless another is in the way; whether that time is done with."""
+        """Start a run unless the concurrency policy forbids it; whether that scheduled time is done."""
         going = [one for one in runs if not _is_over(one)]
         policy = wish.get("concurrencyPolicy") or "Allow"
         if going and policy == "Forbid":
@@ -178,7 +178,7 @@ class PipelineController:
 
 
 def run_of(pipeline: Object, name: str, parameters: Sequence[Mapping[str, str]]) -> Object:
-    """A run of a pipeline, which goes when the pipeline does."""
+    """A run of a pipeline, owned by the pipeline."""
     return {
         "apiVersion": objects.VERSION,
         "kind": "PipelineRun",
@@ -193,14 +193,14 @@ def run_of(pipeline: Object, name: str, parameters: Sequence[Mapping[str, str]])
 
 
 def outlived(pipeline: Object, runs: Iterable[Object]) -> list[Object]:
-    """Runs that are over, beyond those that the pipeline keeps."""
+    """Finished runs beyond the pipeline's history limit."""
     kept = pipeline["spec"].get("historyLimit") or _KEPT
     over = sorted((one for one in runs if _is_over(one)), key=_ended, reverse=True)
     return over[kept:]
 
 
 def expires_at(run: Object, *, spoken_for: bool) -> float | None:
-    """When a run goes for its age; None if it goes on, or if its pipeline says how many are kept."""
+    """When a run expires; None if it is active, or its pipeline has a history limit."""
     kept_s = run["spec"].get("ttlSecondsAfterFinished")
     if kept_s is None and not spoken_for:
         kept_s = KEPT_S

@@ -1,34 +1,34 @@
-"""What can become of runs and step runs, and what can be decided about them. Of a whole run, see `progress`."""
+"""Phases of runs and step runs, and decisions about them. For a whole run see `progress`."""
 
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-#: A step, and which of its items; None where it has none.
+#: A step and one of its items; None for a step without items.
 StepKey: TypeAlias = tuple[str, int | None]
 
 
 class Phase(enum.Enum):
-    """What became of a step run."""
+    """The phase of a step run."""
 
     WAITING = "Waiting"
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     SKIPPED = "Skipped"
-    #: Its work was done by an earlier run.
+    #: Its result was taken from an earlier run.
     CACHED = "Cached"
     CANCELLED = "Cancelled"
 
     @property
     def over(self) -> bool:
-        """Whether nothing more becomes of it."""
+        """Whether the phase is final."""
         return self not in {Phase.WAITING, Phase.RUNNING}
 
 
 class RunPhase(enum.Enum):
-    """What became of a run."""
+    """The phase of a run."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -39,13 +39,13 @@ class RunPhase(enum.Enum):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more becomes of it."""
+        """Whether the phase is final."""
         return self in {RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.CANCELLED}
 
 
-#: Why a step was left out though its own condition did not say so.
+#: Why a step was skipped although its own condition did not say so.
 BLOCKED: Final = "DependencyFailed"
-#: Of a step that had nothing to do, and so has left an empty list of everything.
+#: The reason of a step with no items; its outputs are empty lists.
 NO_ITEMS: Final = "NoItems"
 
 
@@ -62,10 +62,10 @@ class StepState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewStep:
-    """A step run to be made; one that is over already is only taken down."""
+    """A step run to create; one that is over already is only recorded."""
 
     key: StepKey
-    #: What a StepRun's spec holds, apart from run, step and index.
+    #: The spec of the StepRun, apart from run, step and index.
     spec: Mapping[str, Any]
     phase: Phase = Phase.WAITING
     reason: str = ""
@@ -81,7 +81,7 @@ class Decision:
     phase: RunPhase
     reason: str = ""
     message: str = ""
-    #: When to look again though nothing has happened; None for never.
+    #: Seconds until the next decision without any change; None for never.
     wake_at: float | None = None
-    #: Whether there is more to make than one decision makes, so that the next one should follow soon.
+    #: Whether more step runs have to be created than one decision allows, so that the next one should follow soon.
     more: bool = False

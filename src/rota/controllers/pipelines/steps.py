@@ -1,9 +1,8 @@
-"""Carries step runs through: one pod or Job after the other until the step is done, has failed, or is stopped.
+"""Executes step runs: one pod or Job after the other until the step has succeeded, failed, or was cancelled.
 
-Before a try is written down its pod exists under a name that follows from the step run and the number of the try, so a
-leader that dies in between makes no second one. A try that is over soon is written down once, with its end; only of one
-that goes on it is told before that it does. Of step runs that share a mutex one runs at a time, in the order in
-which they came.
+The pod of an attempt is created before the attempt is recorded, under a name derived from the step run and the attempt
+number, so a crash in between creates no second one. A short attempt is recorded once, with its end; a longer one is
+also recorded as running. Step runs that share a mutex run one at a time, in order of creation.
 """
 
 import contextlib
@@ -32,17 +31,17 @@ _BY_MUTEX: Final = "mutex"
 _BY_CACHE_KEY: Final = "cache key"
 _BY_OWNER: Final = "step run"
 _SOON_S: Final = 0.05
-#: After so long a try that goes on is written down as one; what ends before costs one write less.
+#: After this time an attempt is recorded as running; shorter ones save that write.
 _TOLD_AFTER_S: Final = 0.5
-#: A namesake of an earlier run is on its way out.
+#: Retry interval while an object of a former run of the same name still exists.
 _GOING_S: Final = 0.5
-#: What the API server says when a namespace has used up what it may use, and how often to ask again.
+#: The API server's message about an exhausted quota, and the retry interval.
 _QUOTA: Final = "exceeded quota"
 _QUOTA_S: Final = 5.0
 
 
 class StepRunController:
-    """Every step run, from its first try to its end."""
+    """Executes all step runs."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -55,13 +54,13 @@ class StepRunController:
         owned = {_BY_OWNER: _owners}
         self._pods: Final = self._frame.follow(PODS, functools.partial(self._attempt_changed, "Pod"), indexers=owned)
         self._jobs: Final = self._frame.follow(JOBS, functools.partial(self._attempt_changed, "Job"), indexers=owned)
-        #: Who holds a mutex, by its place; what was granted and not yet seen in the cache counts, too.
+        #: Holders of mutexes; includes grants that the cache does not show yet.
         self._holders: Final[dict[str, str]] = {}
-        #: The number of the latest try, and when it began, by the step run's uid; it may not be written down yet.
+        #: The latest attempt number and its start, by the step run's uid; possibly not recorded yet.
         self._begun_at: Final[dict[str, tuple[int, float]]] = {}
 
     async def run(self) -> None:
-        """Carry step runs through until cancelled."""
+        """Execute step runs until cancelled."""
         await self._frame.run()
 
     def _step_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -76,7 +75,7 @@ class StepRunController:
                 del self._holders[place]
             waiting = self._steps.cache.indexed(_BY_MUTEX, place)
             first = min((one for one in waiting if not objects.state_of(one).phase.over), key=_came, default=None)
-            if first is not None:  # it alone may have it now
+            if first is not None:  # the next in line may hold the mutex now
                 self._frame.queue.add(Key(meta.namespace(first), meta.name(first)))
 
     def _attempt_changed(self, kind: str, key: Key, old: Object | None, new: Object | None) -> None:
@@ -89,7 +88,7 @@ class StepRunController:
             self._frame.queue.add(step_run)
 
     def _is_told(self, key: Key) -> bool:
-        """Whether it is written down of a step run that it goes on."""
+        """Whether a step run is recorded as running."""
         known = self._steps.cache.get(key.name, key.namespace)
         return known is not None and objects.state_of(known).phase is Phase.RUNNING
 
@@ -120,11 +119,11 @@ class StepRunController:
             return None
         if not self._may_have_mutex(step_run):
             await self._wait(step_run, "MutexTaken", f"it waits for the mutex {spec['mutex']}, which another has")
-            return None  # told when it is free
+            return None  # continued when the mutex is free
         return await self._try(step_run)
 
     async def _try(self, step_run: Object) -> float | None:
-        """Begin the next try."""
+        """Start the next attempt."""
         number = (step_run.get("status") or {}).get("attempts") or 0
         wanted = objects.attempt(step_run, number)
         target, informer = (JOBS, self._jobs) if wanted["kind"] == "Job" else (PODS, self._pods)
@@ -149,23 +148,23 @@ class StepRunController:
         return _TOLD_AFTER_S
 
     async def _wait_for_name(self, step_run: Object, taken_by: Object) -> float:
-        """Of an earlier run, and on its way out; or of somebody else, and then people should know."""
+        """The name is taken: by a former run that is being deleted, or by a foreign object, which is reported."""
         if not meta.is_deleting(taken_by):
             message = f"its name {meta.name(taken_by)} is taken; it begins when that is gone"
             await self._wait(step_run, "NameTaken", message)
         return _GOING_S
 
     async def _wait(self, step_run: Object, reason: str, message: str) -> None:
-        """Tell why a step run does not begin, once."""
+        """Report once why a step run does not start."""
         status = step_run.get("status") or {}
         if status.get("reason") != reason:
             told = {"phase": Phase.WAITING.value, "reason": reason, "message": message}
             await self._write(step_run, {**status, **told})
 
     async def _look_after(self, step_run: Object, attempt: Object | None, *, number: int) -> float | None:
-        """See how a try goes, and what follows when it is over."""
+        """Check an attempt, and act on its end."""
         if attempt is None:
-            # not in the cache yet, or gone: only the server knows
+            # not in the cache yet, or gone: read from the server
             attempt = await self._fetched(step_run, number)
         if attempt is None:
             gone = {**step_run, "status": {**(step_run.get("status") or {}), "attempts": number + 1}}
@@ -182,14 +181,14 @@ class StepRunController:
             if begun_s < _TOLD_AFTER_S and objects.state_of(told).phase is Phase.WAITING:
                 return _TOLD_AFTER_S - begun_s
             await self._write(step_run, step_run["status"])
-        return None  # the next one to tell is the try itself
+        return None  # the next event comes from the attempt itself
 
     def _with_try(self, step_run: Object, attempt: Object, *, number: int) -> Object:
-        """A step run that tells of its latest try."""
+        """A step run with its latest attempt."""
         status = dict(step_run.get("status") or {})
         if status.get("phase") != Phase.RUNNING.value:
             known, begun = self._begun_at.get(meta.uid(step_run), (-1, 0.0))
-            if known != number:  # by a leader that is no more
+            if known != number:  # started by a former leader
                 begun = times.parse(meta.metadata(attempt)["creationTimestamp"])
             for gone in ("notBefore", "reason", "message"):
                 status.pop(gone, None)
@@ -219,7 +218,7 @@ class StepRunController:
         await self._end(step_run, Phase.SUCCEEDED, "", "", outputs=found)
 
     async def _again(self, step_run: Object, ended: Ended) -> None:
-        """Write a try down that did not succeed; the next one may follow."""
+        """Record an unsuccessful attempt; the next one may follow."""
         status = dict(step_run["status"])
         if ended.end is End.DISRUPTED:
             status["disruptions"] = (status.get("disruptions") or 0) + 1
@@ -235,9 +234,9 @@ class StepRunController:
         await self._write(step_run, {**status, **told})
 
     async def _cancel(self, step_run: Object) -> float | None:
-        """End what runs, and only then say that it has ended."""
+        """Delete what runs, and report the step run as cancelled once it has ended."""
         tries = (step_run.get("status") or {}).get("attempts") or 0
-        # the latest, and one that was begun and not written down, by a leader that died or lost against the cancelling
+        # the latest attempt, and one that a former leader started without recording it
         found = [await self._fetched(step_run, number) for number in range(max(0, tries - 1), tries + 1)]
         going = [one for one in found if one is not None and attempts.end_of(one) is None]
         for one in going:
@@ -262,7 +261,7 @@ class StepRunController:
             )
 
     async def _cached(self, step_run: Object) -> bool:
-        """Take the outputs of an earlier run that had the same work to do."""
+        """Take the outputs of an earlier run with the same cache key."""
         wanted = step_run["spec"].get("cacheKey")
         if not wanted:
             return False
@@ -275,7 +274,7 @@ class StepRunController:
         return False
 
     def _may_have_mutex(self, step_run: Object) -> bool:
-        """Whether a step run's turn has come; then it holds what it asks for."""
+        """Whether a step run may take its mutex; if so, it holds it."""
         for place in _mutexes(step_run):
             holder = self._holders.get(place)
             if holder == meta.uid(step_run):
@@ -293,17 +292,17 @@ class StepRunController:
         return True
 
     def _is_busy(self, step_run: Object) -> bool:
-        """Whether something of a step run goes on, written down or not."""
+        """Whether a step run has an active attempt, recorded or not."""
         running = objects.state_of(step_run).phase is Phase.RUNNING
         return running or any(attempts.end_of(one) is None for one in self._begun(step_run))
 
     def _attempt(self, step_run: Object, number: int) -> Object | None:
-        """The pod or Job of a try, as far as it is known."""
+        """The pod or Job of an attempt, from the cache."""
         name = objects.attempt_name(step_run, number)
         return next((one for one in self._begun(step_run) if meta.name(one) == name), None)
 
     def _begun(self, step_run: Object) -> Iterable[Object]:
-        """The pods and Jobs of all tries, as far as they are known."""
+        """The pods and Jobs of all attempts, from the cache."""
         for informer, kind in ((self._pods, "Pod"), (self._jobs, "Job")):
             for one in informer.cache.indexed(_BY_OWNER, meta.uid(step_run)):
                 yield {**one, "kind": kind}
@@ -318,7 +317,7 @@ class StepRunController:
         return {**found, "kind": kind} if (meta.controller_of(found) or {}).get("uid") == meta.uid(step_run) else None
 
     async def _stdout(self, pod: Object) -> str:
-        """The end of what a pod has written; nothing if it cannot be had."""
+        """The end of a pod's standard output; empty if it cannot be read."""
         parts: list[bytes] = []
         try:
             reading = pods.logs(self._client, meta.name(pod), namespace=meta.namespace(pod), tail_lines=1)
@@ -368,7 +367,7 @@ def _node(attempt: Object) -> str:
 
 
 def _came(step_run: Object) -> tuple[str, int, str]:
-    """In which order step runs came; times are seconds, and within one the items of a step are in theirs."""
+    """Sort key: order of creation; within one second, the order of items."""
     time = meta.metadata(step_run).get("creationTimestamp") or ""
     return time, step_run["spec"].get("index") or 0, meta.uid(step_run)
 
@@ -378,7 +377,7 @@ def _not_before(status: Mapping[str, Any]) -> float:
 
 
 def _left_behind(pod: Object) -> str:
-    """What the containers of a pod left in their outputs files."""
+    """The content of the outputs files of a pod's containers."""
     ended = (pod.get("status") or {}).get("containerStatuses") or ()
     said = (((one.get("state") or {}).get("terminated") or {}).get("message") or "" for one in ended)
     return "\n".join(text for text in said if text)

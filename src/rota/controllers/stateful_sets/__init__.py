@@ -1,1 +1,4 @@
-"""StatefulSets: pods with numbers, names and volumes that stay theirs."""
+"""StatefulSets: pods with stable ordinals, names and volume claims.
+
+`controller` reads and writes; `identity` and `plan` are pure.
+"""

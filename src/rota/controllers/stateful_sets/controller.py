@@ -1,8 +1,8 @@
-"""Keeps the numbered pods of StatefulSets, with their claims of volumes, of the template as it is.
+"""Manages the pods and volume claims of StatefulSets.
 
-What stays with a number is in `identity`, what is next in `plan`; former templates are kept by `history_keeping`.
-Behaves as upstream's (`pkg/controller/statefulset`, 1.36). A number's pod is made once its predecessor is gone from the
-server, and never before: two that write to one volume are worse than none.
+`identity` defines what belongs to an ordinal, `plan` decides the next step, `revision_history` keeps former templates.
+Behaves as upstream's (`pkg/controller/statefulset`, 1.36). The pod of an ordinal is created only after its predecessor
+is gone from the server, so that two pods never write to one volume.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from rota.kit.metrics import Metrics
 STATEFUL_SETS: Final = ("apps", "v1", "statefulsets")
 VOLUME_CLAIMS: Final = ("", "v1", "persistentvolumeclaims")
 KIND: Final = OwnerKind(api_version="apps/v1", kind="StatefulSet", target=STATEFUL_SETS)
-#: What a revision bears its hash by; pods bear its name.
+#: Label for the hash of a revision; pods are labelled with the revision's name.
 REVISION_HASH: Final = "controller.kubernetes.io/hash"
-#: Until a claim that goes away is asked for again.
+#: Retry interval while a claim is in deletion.
 _CLAIM_S: Final = 1.0
 
 
@@ -39,7 +39,7 @@ def _words(verb: str, owner: meta.Object, name: str, error: Exception | None) ->
 
 
 class StatefulSetController:
-    """Pods and claims for every StatefulSet."""
+    """Manages the pods and claims of all StatefulSets."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
@@ -66,7 +66,7 @@ class StatefulSetController:
         )
 
     async def run(self) -> None:
-        """Keep pods until cancelled."""
+        """Manage pods until cancelled."""
         await self._home.run()
 
     async def _sync(self, owner: Document) -> float | None:
@@ -110,11 +110,11 @@ class StatefulSetController:
         live = {state.current, state.update, *map(identity.revision, pods)}
         await self._history.prune(owner, history.old, live=live)
         if step.create and self._pods.settled(owner):
-            waits.append(_CLAIM_S)  # a claim is in the way
+            waits.append(_CLAIM_S)  # a claim is in deletion
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _create(self, owner: Document, pod: meta.Object, number: int) -> bool:
-        """Make a number's claims and then its pod; not while a claim of its predecessor is on its way out."""
+        """Create the claims and then the pod of an ordinal, unless a claim of its predecessor is in deletion."""
         if not await self._make_claims(owner, number):
             return False
         made = await self._control.create(owner, pod)
@@ -123,7 +123,7 @@ class StatefulSetController:
         return made is not None
 
     async def _make_claims(self, owner: Document, number: int) -> bool:
-        """Make the claims that are missing; False if one has to go first."""
+        """Create missing claims; False if one is in deletion."""
         pod = f"{meta.name(owner)}-{number}"
         for claim in identity.claims(owner, number):
             present = self._volumes.get(meta.name(claim), meta.namespace(claim))
@@ -144,7 +144,7 @@ class StatefulSetController:
         return True
 
     async def _tend(self, owner: Document, pod: meta.Object) -> None:
-        """Have a pod bear the labels of its number, and have its claims."""
+        """Restore the identity labels of a pod, and its claims."""
         number = identity.ordinal(owner, pod)
         wanted = identity.labels(owner, number)
         if not wanted.items() <= meta.labels(pod).items():
@@ -154,7 +154,7 @@ class StatefulSetController:
         await self._assign_claims(owner, pod)
 
     async def _assign_claims(self, owner: Document, pod: meta.Object, *, condemned: bool = False) -> None:
-        """Have claims belong to whom they go with."""
+        """Set the owners of claims by the set's retention policy."""
         for claim in identity.claims(owner, identity.ordinal(owner, pod)):
             present = self._volumes.get(meta.name(claim), meta.namespace(claim))
             if present is None:
@@ -166,6 +166,6 @@ class StatefulSetController:
 
 
 def _current(owner: Document, history: History) -> meta.Object:
-    """The revision that pods are of that have not been replaced yet."""
+    """The revision of the pods that have not been updated yet."""
     name = (owner.get("status") or {}).get("currentRevision")
     return next((one for one in (*history.old, history.current) if meta.name(one) == name), history.current)

@@ -1,4 +1,4 @@
-"""What stays with a number of a StatefulSet, whichever pod has it: a name, a host name, claims of volumes. Pure.
+"""The identity of a StatefulSet's ordinal: pod name, host name, volume claims. Pure.
 
 Names, labels and the owners of claims are upstream's (`pkg/controller/statefulset/stateful_set_utils.go`, 1.36).
 """
@@ -18,30 +18,30 @@ _POD: Final = {"apiVersion": "v1", "kind": "Pod"}
 
 
 def ordinals(owner: Mapping[str, Any]) -> range:
-    """The numbers that a set should have pods for."""
+    """The ordinals of a set."""
     spec = owner["spec"]
     first = int((spec.get("ordinals") or {}).get("start") or 0)
     return range(first, first + (1 if spec.get("replicas") is None else int(spec["replicas"])))
 
 
 def ordinal(owner: Mapping[str, Any], pod: Mapping[str, Any]) -> int:
-    """A pod's number; -1 if its name is none of the set's."""
+    """A pod's ordinal; -1 if its name does not belong to the set."""
     found = _NAME.fullmatch(meta.name(pod))
     return int(found[2]) if found is not None and found[1] == meta.name(owner) else -1
 
 
 def revision(pod: Mapping[str, Any]) -> str:
-    """The name of the revision that a pod is of."""
+    """The name of a pod's revision."""
     return meta.labels(pod).get(HASH_LABEL, "")
 
 
 def labels(owner: Mapping[str, Any], number: int) -> dict[str, str]:
-    """The labels by which a pod says which it is."""
+    """The identity labels of a pod."""
     return {NAME_LABEL: f"{meta.name(owner)}-{number}", INDEX_LABEL: str(number)}
 
 
 def pod(owner: Mapping[str, Any], number: int, *, revision: str) -> dict[str, Any]:
-    """The pod of a number, from the set's template."""
+    """The pod of an ordinal, from the set's template."""
     template = owner["spec"]["template"]
     made, spec = template.get("metadata") or {}, dict(template.get("spec") or {})
     name = f"{meta.name(owner)}-{number}"
@@ -65,27 +65,27 @@ def pod(owner: Mapping[str, Any], number: int, *, revision: str) -> dict[str, An
 
 
 def claims(owner: Mapping[str, Any], number: int) -> list[Object]:
-    """The claims of a number's volumes."""
+    """The volume claims of an ordinal."""
     return [made for _, made in _pairs(owner, number)]
 
 
 def owned(
     owner: Mapping[str, Any], claim: Mapping[str, Any], pod: Mapping[str, Any], *, condemned: bool
 ) -> Sequence[Object]:
-    """Whom a claim should belong to, so that it goes with its set or its pod where the set says that it should."""
+    """A claim with the owner that the set's retention policy requires: the set, the pod, or none."""
     policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
     of_pod = condemned and policy.get("whenScaled") == "Delete"
     of_set = policy.get("whenDeleted") == "Delete" and not of_pod
     ours = {("StatefulSet", meta.name(owner)), ("Pod", meta.name(pod))}
     kept = [one for one in meta.owner_references(claim) if (one.get("kind"), one.get("name")) not in ours]
     if any(one.get("controller") for one in kept):
-        return meta.owner_references(claim)  # another's
+        return meta.owner_references(claim)  # a foreign owner
     wanted = [meta.controller_reference(owner)] if of_set else []
     return [*kept, *wanted, *([meta.controller_reference({**pod, **_POD})] if of_pod else [])]
 
 
 def is_stale(claim: Mapping[str, Any], pod_name: str) -> bool:
-    """Whether a claim goes away, or will with a pod that had the number before."""
+    """Whether a claim is in deletion, or is owned by a former pod of the ordinal."""
     waits_for_pod = any(
         one.get("kind") == "Pod" and one.get("name") == pod_name for one in meta.owner_references(claim)
     )
@@ -93,7 +93,7 @@ def is_stale(claim: Mapping[str, Any], pod_name: str) -> bool:
 
 
 def _pairs(owner: Mapping[str, Any], number: int) -> list[tuple[Object, Object]]:
-    """The templates of claims, and what each comes to for a number."""
+    """The claim templates, and the claim of each for an ordinal."""
     selected = (owner["spec"].get("selector") or {}).get("matchLabels") or {}
     found: list[tuple[Object, Object]] = []
     for template in owner["spec"].get("volumeClaimTemplates") or ():

@@ -1,9 +1,9 @@
-"""What to do next for a StatefulSet, and what to say of it. Pure.
+"""The next step and the status of a StatefulSet. Pure.
 
-Missing pods come from the lowest number on, those too many go from the highest, and then those of an old template are
-replaced, again from the highest; each one waits for the one before to be available, unless the set says `Parallel`,
-which is about coming and going alone: templates are always changed one pod (or `maxUnavailable`) at a time. The rules
-are upstream's (`pkg/controller/statefulset/stateful_set_control.go`, 1.36).
+Missing pods are created from the lowest ordinal up, surplus pods deleted from the highest down, then pods of old
+templates are replaced from the highest down. Each waits until the one before is available, unless the policy is
+`Parallel`, which applies to creation and deletion only: updates always replace one pod (or `maxUnavailable`) at a time.
+The rules are upstream's (`pkg/controller/statefulset/stateful_set_control.go`, 1.36).
 """
 
 import math
@@ -19,10 +19,10 @@ from rota.controllers.stateful_sets import identity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """A StatefulSet and all that its next step depends on."""
+    """A StatefulSet and the state that its next step depends on."""
 
     owner: Object
-    #: The names of the revisions that its pods were of, and that they should be of.
+    #: The names of the current and the update revision.
     current: str
     update: str
     pods: Sequence[Object]
@@ -30,33 +30,33 @@ class State:
 
     @property
     def min_ready_s(self) -> int:
-        """How long a pod must be ready to count."""
+        """How long a pod must be ready to be available."""
         return int(self.owner["spec"].get("minReadySeconds") or 0)
 
     def is_available(self, pod: Object) -> bool:
-        """Whether a pod counts."""
+        """Whether a pod is available."""
         ready_in_s = pod_states.available_in_s(pod, min_ready_s=self.min_ready_s, now=self.now)
         return pod_states.phase(pod) == "Running" and ready_in_s == 0.0
 
     def is_well(self, pod: Object | None) -> bool:
-        """Whether a pod is there, counts, and stays."""
+        """Whether a pod exists, is available, and is not in deletion."""
         return pod is not None and self.is_available(pod) and not meta.is_deleting(pod)
 
 
 @dataclass(slots=True)
 class Step:
-    """What is to be done."""
+    """The pods to create, update and delete."""
 
-    #: The numbers that get a pod.
+    #: The ordinals that get a pod.
     create: list[int] = field(default_factory=list)
     delete: list[Object] = field(default_factory=list)
-    #: Pods that stay, whose names and claims are looked after; and those that go, whose claims are.
+    #: Pods that stay, whose labels and claims are checked; and pods that are deleted, whose claims are.
     tend: list[Object] = field(default_factory=list)
     condemned: list[Object] = field(default_factory=list)
 
 
 def step(state: State) -> Step:
-    """What is next."""
+    """The next step."""
     found = Step()
     if meta.is_deleting(state.owner):
         return found
@@ -69,7 +69,7 @@ def step(state: State) -> Step:
 
 
 def template_of(state: State, number: int) -> str:
-    """The name of the revision that a new pod of a number is made from."""
+    """The name of the revision for a new pod of an ordinal."""
     strategy = state.owner["spec"].get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return state.update
@@ -77,13 +77,13 @@ def template_of(state: State, number: int) -> str:
 
 
 def partition(owner: Mapping[str, Any]) -> int:
-    """Below which number, counted from the first, pods keep their template."""
+    """The ordinal, counted from the first, below which pods keep their template."""
     rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     return int(rolling.get("partition") or 0)
 
 
 def status(state: State) -> dict[str, Any]:
-    """What to say of a StatefulSet."""
+    """The status of a StatefulSet."""
     ready = [one for one in state.pods if pod_states.phase(one) == "Running" and pod_states.is_ready(one)]
     staying = [identity.revision(one) for one in state.pods if not meta.is_deleting(one)]
     current, updated, replicas = state.current, staying.count(state.update), len(state.pods)
@@ -107,13 +107,13 @@ def status(state: State) -> dict[str, Any]:
 
 
 def available_in_s(state: State) -> float | None:
-    """When the next pod that is ready will count; None if none is waited for."""
+    """Seconds until the next ready pod becomes available; None if there is none."""
     waits = [pod_states.available_in_s(one, min_ready_s=state.min_ready_s, now=state.now) for one in state.pods]
     return min((wait for wait in waits if wait), default=None)
 
 
 def _complete(state: State, here: Mapping[int, Object], wanted: range, found: Step) -> bool:
-    """A pod for every number; whether there is no reason to wait before anything else."""
+    """Create missing pods; whether the next phase may start."""
     ordered = _is_ordered(state)
     for number in wanted:
         pod = here.get(number)
@@ -130,7 +130,7 @@ def _complete(state: State, here: Mapping[int, Object], wanted: range, found: St
 
 
 def _shrink(state: State, here: Mapping[int, Object], wanted: range, found: Step) -> bool:
-    """No pods of other numbers; whether there is no reason to wait before anything else."""
+    """Delete surplus pods; whether the next phase may start."""
     ordered = _is_ordered(state)
     condemned = [here[number] for number in sorted(here, reverse=True) if number not in wanted and number >= 0]
     found.condemned += condemned
@@ -146,7 +146,7 @@ def _shrink(state: State, here: Mapping[int, Object], wanted: range, found: Step
 
 
 def _roll(state: State, here: Mapping[int, Object], wanted: range, found: Step) -> None:
-    """Replace what is of an old template, from the highest number on, with no more than so many away at once."""
+    """Replace pods of old templates, from the highest ordinal down, with a limited number unavailable."""
     strategy = state.owner["spec"].get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return
