@@ -1,6 +1,6 @@
-"""The writes of the controller: marks on nodes, evictions, deletions. What comes of each is a value or a figure.
+"""The writes of the spot controller: node patches, evictions, deletions. Results are returned or counted.
 
-A dry run sends the same requests as dry runs of the API, so that it says what would really be answered.
+A dry run sends the same requests with the API's `dryRun`, so that it reports the server's real answers.
 """
 
 import asyncio
@@ -26,24 +26,24 @@ from rota.spot_control.spot_metrics import SpotMetrics
 log = logs.get(__name__)
 
 NODES: Final = ("", "v1", "nodes")
-#: Requests under way at once: as many as an API server bears, whatever the number of nodes.
+#: Concurrent requests, independent of the number of nodes.
 _AT_ONCE: Final = 32
-#: Evictions under way at once of the pods of one owner.
+#: Concurrent evictions of the pods of one owner.
 _ABREAST: Final = 4
 _TIMEOUT_S: Final = 10.0
-#: How often a node that others change meanwhile is read again.
+#: Attempts to patch a node when writes conflict.
 _ATTEMPTS: Final = 4
 _TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
-#: Somebody may take one of them away.
+#: A JSON patch fails if another client has removed one of the taints.
 _TWO_BUDGETS_S: Final = 60.0
-#: What a conflict is about when another pod has the name; any other is about a budget that many change at once.
+#: The message of a conflict about the pod's name; any other conflict is about a budget that several evictions change.
 _ANOTHER_POD: Final = re.compile(r"UID in (the )?precondition")
 
 Document = Mapping[str, Any]
 
 
 class ApiWriter:
-    """Does what was decided."""
+    """Executes decisions."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ApiWriter:
         clock: Clock,
         dry_run: bool,
     ) -> None:
-        # a budget's no is for us to wait for, and an answer that does not come holds nobody else up
+        # the controller handles refusals by budgets itself, and a missing answer must not delay other requests
         self._client: Final = client.with_settings(timeout_s=_TIMEOUT_S, retry=False)
         self._guests: Final = guests
         self._event_reporter: Final = event_reporter
@@ -65,7 +65,7 @@ class ApiWriter:
         self._places: Final = asyncio.Semaphore(_AT_ONCE)
 
     async def patch(self, node: Document, patch: Callable[[Document], dict[str, Any] | None]) -> bool:
-        """Change a node as it is; False if that failed and should be tried again. No patch is none to send."""
+        """Patch a node; False if that failed and should be retried. No request without a patch."""
         async with self._places:
             for attempt in range(_ATTEMPTS):
                 try:
@@ -81,7 +81,7 @@ class ApiWriter:
                     if again is None:
                         return False
                     if meta.uid(again) != meta.uid(node):
-                        return True  # another machine has its name now
+                        return True  # the name belongs to another machine now
                     node = again
                 except (ApiError, TransportError) as problem:
                     log.warning("node not marked", node=meta.name(node), error=problem)
@@ -97,12 +97,12 @@ class ApiWriter:
             return None
 
     async def do(self, steps: Sequence[tuple[Step, Document, str]], *, still: Callable[[Document], bool]) -> None:
-        """Tell pods to go, the most important first: each step with its pod and the successor's place.
+        """Evict or delete pods, highest priority first: each step with its pod and the successor's node.
 
-        `still` tells right before each whether there is a reason: thousands of them take a while.
+        `still` checks right before each request whether it is still needed: thousands of them take a while.
         """
         ordered = sorted(steps, key=lambda one: (-one[0].guest.priority, -one[0].guest.grace_s, one[0].guest.key))
-        # budgets give what they have to those who ask first
+        # budgets are consumed in the order of requests
         for _, equals in itertools.groupby(ordered, key=lambda one: one[0].guest.priority):
             await asyncio.gather(*(self._row(row, still) for row in _rows(equals)))
 
@@ -114,10 +114,10 @@ class ApiWriter:
                 if step.act is Act.DELETE:
                     await self._delete(pod)
                 elif not await self._evict(pod, place):
-                    return  # the others are asked for again as soon as there is time
+                    return  # the others are requested again in the next round
 
     async def _evict(self, pod: Document, place: str) -> bool:
-        """Ask for an eviction; False if no answer came."""
+        """Request an eviction; False if no answer came."""
         memory, now = self._guests.of(meta.uid(pod)), self._clock.now()
         code = 201
         try:
@@ -147,7 +147,7 @@ class ApiWriter:
         return code > 0
 
     async def send_back(self, pod: Document, *, place: str, why: str) -> bool:
-        """Evict a pod that would be better off on a spot machine; a budget that says no is not asked again."""
+        """Evict a pod that the scheduler would place on a spot machine; a budget's refusal is not retried."""
         code, name = 201, meta.name(pod)
         async with self._places:
             try:
@@ -192,10 +192,10 @@ class ApiWriter:
 
 
 def _rows(steps: Iterable[tuple[Step, Document, str]]) -> list[list[tuple[Step, Document, str]]]:
-    """Put together what is done one after the other, of those that share an owner, and with it a budget, most likely.
+    """Group evictions that run one after the other: pods with the same owner probably share a budget.
 
-    Evictions that change one budget at the same time get in each other's way in a stock server: all but one of them
-    wait for half a second, again and again. Many at once take longer than a few do.
+    Concurrent evictions under one budget conflict in a stock API server: all but one wait half a second and retry. Many
+    at once take longer than a few.
     """
     rows: dict[str, list[list[tuple[Step, Document, str]]]] = {}
     for one in steps:

@@ -1,7 +1,7 @@
-"""What the controller follows of the cluster: its nodes and pods, by all that it asks for.
+"""The controller's caches of nodes and pods, with their indexes.
 
-Pods are filed by their node (those that wait for one under none), and by their owner; how many there are of each
-priority is kept up with every change. Nothing is decided here.
+Pods are indexed by node (pending ones under none) and by owner; the number of pods per priority is updated with every
+change. Nothing is decided here.
 """
 
 from collections import Counter
@@ -16,13 +16,13 @@ from rota.spot_control import losses
 
 BY_NODE: Final = "spot-node"
 BY_OWNER: Final = "spot-owner"
-#: No node has such a name.
+#: Index key of pending pods; no node has such a name.
 _NOWHERE: Final = ""
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class ClusterWatch:
-    """Nodes and pods as they were last heard of."""
+    """Nodes and pods as last observed."""
 
     def __init__(self, nodes: Cache[Object], pods: Cache[Object]) -> None:
         self.nodes: Final = nodes
@@ -39,7 +39,7 @@ class ClusterWatch:
                     del self._priorities[priority]
 
     def somebody_is_below(self, priority: int) -> bool:
-        """Whether pods run that one of this priority could have preempted."""
+        """Whether pods of lower priority run, which a pod of this priority could preempt."""
         return any(one < priority for one in self._priorities)
 
     def on(self, name: str) -> list[Object]:
@@ -47,15 +47,15 @@ class ClusterWatch:
         return self.pods.indexed(BY_NODE, name)
 
     def leavers(self, name: str) -> list[Object]:
-        """The pods of a node that have to leave it and were not told to."""
+        """The pods of a node that must leave it and are not in deletion."""
         return [pod for pod in self.on(name) if evacuation.must_leave(pod)]
 
     def staying_on(self, name: str) -> list[Object]:
-        """The pods of a node that have to leave it, told to go or not."""
+        """The pods of a node that must leave it, in deletion or not."""
         return [pod for pod in self.on(name) if losses.counts(pod)]
 
     def waiting(self) -> list[Object]:
-        """The pods that wait for a node."""
+        """The pending pods."""
         return self.pods.indexed(BY_NODE, _NOWHERE)
 
     def of_owner(self, owner: str) -> list[Object]:
@@ -63,13 +63,13 @@ class ClusterWatch:
         return self.pods.indexed(BY_OWNER, owner)
 
     def same(self, pod: Mapping[str, Any]) -> Object | None:
-        """A pod as it is now; None if it is gone, whoever has its name."""
+        """The current state of a pod, by uid; None if it is gone, even if its name is in use."""
         known = self.pods.get(meta.name(pod), meta.namespace(pod))
         return known if known is not None and meta.uid(known) == meta.uid(pod) else None
 
 
 def by_place(pod: Object) -> Iterable[str]:
-    """File a pod under its node, and one that waits for a node under none; those that never will, nowhere."""
+    """Index key of a pod: its node, or the key of pending pods; none for pods that will never be scheduled."""
     spec = pod.get("spec") or {}
     waits = not spec.get("nodeName") and not spec.get("schedulingGates") and evacuation.must_leave(pod)
     return (_NOWHERE,) if waits else by_node(pod)

@@ -1,8 +1,8 @@
-"""The controller that leaves spot machines in time: hears notices, marks nodes, finds places, tells pods to go.
+"""The spot controller: watches notices, taints nodes, finds nodes for successors, evicts pods.
 
-All notices are worked on together, in one round after the other, so that no place is given twice and the most
-important pods of all nodes go first; there is no number of notices that is too many. What was done is read from the
-objects again: a round after a restart goes on where the last one ended. Only a leader should run it.
+All notices are handled together, in rounds, so that no place is assigned twice and the pods of highest priority leave
+first, from all nodes. All state is read back from objects: after a restart the next round continues. Only a leader
+should run it.
 """
 
 import math
@@ -41,19 +41,19 @@ from rota.spot_control.spot_return import Move, SpotReturn
 
 log = logs.get(__name__)
 
-#: Rounds do not follow each other closer.
+#: Minimum time between rounds.
 _BREATH_S: Final = 0.01
-#: Where less is left of a machine, its pods go before places are held for them.
+#: With less time left, pods are evicted before places are reserved for them.
 _HURRY_S: Final = 15.0
 _ROUND: Final = "round"
-#: Where places are held if nobody says otherwise: beside the controller's lease.
+#: The default namespace of placeholder pods: that of the controller's lease.
 NAMESPACE: Final = "kube-system"
 
 _Leaving = list[tuple[Object, Departure]]
 
 
 class SpotController:
-    """Leaves the spot machines of one cluster, by the marks of a table and the profiles of a scheduler."""
+    """Evacuates the spot machines of one cluster, by a table of node signals and the profiles of a scheduler."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class SpotController:
         back: Settings = USUAL,
         dry_run: bool = False,
     ) -> None:
-        """`back` says when pods return to spot machines; `namespace` is where places are held."""
+        """`back` configures the return to spot machines; `namespace` is that of placeholder pods."""
         self._clock: Final = clock
         self._marks: Final = marks or NodeSignals()
         self.metrics: Final = metrics or Metrics("spot")
@@ -132,8 +132,8 @@ class SpotController:
         self._found_again = False
 
     async def run(self) -> None:
-        """Heed notices until cancelled."""
-        # places that a former controller held are found again even if nothing changes
+        """Act on notices until cancelled."""
+        # finds placeholder pods of a former controller even if nothing changes
         self._frame.queue.add(_ROUND)
         await self._frame.run()
 
@@ -157,7 +157,7 @@ class SpotController:
         elif key.name in tainted_nodes and meta.uid(new) not in self._departures:
             tainted_nodes.discard(key.name)
             return
-        # a machine that comes is counted, also where nobody goes back to any
+        # new machines are counted, even if the return to spot machines is off
         if key.name in tainted_nodes or old is None:
             self._frame.queue.add(_ROUND)
 
@@ -172,12 +172,12 @@ class SpotController:
     def _pod_changed(self, _: Key, old: Object | None, new: Object | None) -> None:
         self._cluster_watch.count(old, new)
         known = new if new is not None else old
-        # elsewhere anybody might say that a pod is a place
+        # in other namespaces any user could declare a pod to be a placeholder
         if known is not None and reservations.is_one(known) and meta.namespace(known) == self._namespace:
             self._reservations.changed(known, gone=new is None)
             self._frame.queue.add(_ROUND)
             return
-        # at once, and not in the next round: by then its successor may be older than that
+        # at once, not in the next round: by then its successor may have been created already
         if known is not None and (since := spot_control_reservations.going_since(known)) is not None:
             self._place_reservations.left(meta.uid(known), since)
         if new is None and old is not None:
@@ -188,7 +188,7 @@ class SpotController:
             self._frame.queue.add(_ROUND)
 
     def _stays(self, node: Object) -> None:
-        """A node's notice is withdrawn: those that were not told to go stay."""
+        """A node's notice is withdrawn: pods that were not evicted stay."""
         for pod in self._cluster_watch.on(meta.name(node)):
             if not self._guests.is_going(meta.uid(pod), now=self._clock.now()):
                 self._place_reservations.drop(meta.uid(pod))
@@ -228,13 +228,15 @@ class SpotController:
         return max(wake_at - self._clock.now(), _BREATH_S)
 
     async def _go_back(self, leaving: _Leaving) -> float:
-        """Send a few back to spot machines, if it is time and nobody leaves any; when to look again."""
+        """Evict a few pods that should return to spot machines, if it is time and no evacuation runs; seconds until the
+        next check.
+        """
         moves: list[Move] = []
         try:
             moves = [] if leaving else await self._returning.look()
-            # a look at a large cluster takes a while
+            # planning for a large cluster takes a while
             moves = [one for one in moves if one.target not in self._departures.tainted_nodes]
-        except Exception as problem:  # whatever is wrong with it, notices are heeded
+        except Exception as problem:  # an error here must not keep notices from being handled
             log.exception("nobody could be sent back to spot machines", error=problem)
         for move in moves:
             self._place_reservations.add(move.document, move.target)
@@ -251,7 +253,7 @@ class SpotController:
         return min(told_at, math.inf if leaving else self._returning.look_at)
 
     def _arrived(self, arrival: Arrival) -> None:
-        """A successor has a node: tell whether it came from and to a spot machine."""
+        """A successor was scheduled: report whether it came from and went to a spot machine."""
         self._figures.arrival.observe(arrival.waited_s)
         now, before, after = self._clock.now(), cluster_watch.node_of(dict(arrival.document)), arrival.node
         was, on_spot = (
@@ -276,7 +278,7 @@ class SpotController:
         return node_state.read(node, self._marks, now=self._clock.now()).notice is not None
 
     def _must_go(self, pod: Mapping[str, Any]) -> bool:
-        """Whether a pod is there as it was when it was decided about, and its machine still goes."""
+        """Whether a pod is unchanged since the decision, and its machine still has a notice."""
         known = self._cluster_watch.same(pod)
         if known is None or meta.is_deleting(known):
             return False
@@ -290,7 +292,7 @@ class SpotController:
         return not self._guests.is_going(meta.uid(pod), now=self._clock.now())
 
     def _find_again(self, leaving: Collection[str]) -> None:
-        """Take over the places that a former controller held and that somebody still waits for, once."""
+        """Adopt placeholder pods of a former controller that are still needed, once."""
         if self._found_again:
             return
         self._found_again = True
@@ -304,7 +306,7 @@ class SpotController:
                 self._place_reservations.add(old, held.node)
 
     def _wanted(self, leaving: _Leaving) -> list[Wanted]:
-        """The places that should be held, the most important first; whoever has no time goes by plan."""
+        """The places to hold, highest priority first; pods without enough time leave by plan only."""
         now = self._clock.now()
         ends = {meta.name(node): departure.notice.deadline for node, departure in leaving}
         found: list[Wanted] = []
@@ -316,7 +318,9 @@ class SpotController:
         return found
 
     def _due(self, leaving: _Leaving) -> tuple[list[tuple[Step, Object, str]], float]:
-        """The steps that are due on all nodes, each with its pod and the place of the successor; when to look again."""
+        """The steps that are due on all nodes, each with its pod and the successor's node; seconds until the next
+        round.
+        """
         now, wake_at = self._clock.now(), math.inf
         steps, guests, pods = list[Step](), list[EvictedPod](), dict[str, Object]()
         for node, departure in leaving:
@@ -333,7 +337,7 @@ class SpotController:
         return [(step, pods[step.guest.uid], self._place_reservations.node(step.guest.uid)) for step in steps], wake_at
 
     def _account(self, leaving: _Leaving) -> None:
-        """Say how far the evacuations are."""
+        """Report the progress of evacuations."""
         now = self._clock.now()
         self._figures.leaving.set(len(leaving))
         for node, departure in leaving:

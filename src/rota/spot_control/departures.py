@@ -1,7 +1,7 @@
-"""The machines that go: each notice taken up once, the node marked, the mark taken off when the notice is withdrawn.
+"""The machines with a notice: each is handled once, its node tainted, and the taint removed if the notice is withdrawn.
 
-A departure is known by its node's uid: a new machine under an old name is another one. What was done is read from the
-node again (`node_state`), so that a controller that starts goes on where the last one ended.
+A departure is identified by the node's uid: a new machine with an old name is another one. The state is read back from
+the node (`node_state`), so that a restarted controller continues.
 """
 
 import asyncio
@@ -20,29 +20,29 @@ from rota.spot_control.api_writer import ApiWriter
 from rota.spot_control.event_reporter import EventReporter
 from rota.spot_control.spot_metrics import SpotMetrics
 
-#: How long a notice must have been away before a node is used again.
+#: How long a notice must be absent before the node is used again.
 CALM_S: Final = 60.0
-#: What failed for a reason that may pass is tried again after this.
+#: Retry interval after temporary errors.
 _AGAIN_S: Final = 1.0
-#: What was written on a node has come back to us by then, or somebody has taken it off.
+#: After this time the watch has delivered a patch, or another client has reverted it.
 _SHOWN_S: Final = 30.0
 
 
 @dataclass(slots=True)
 class Departure:
-    """One machine that goes."""
+    """One machine with a notice."""
 
     notice: Notice
-    #: Whether the node says so.
+    #: Whether the node has the taint.
     marked: bool
-    #: Whether somebody was told to go.
+    #: Whether pods were evicted.
     begun: bool
     emptied: bool = False
     marked_at: float = -math.inf
 
 
 class Departures:
-    """All machines that go, and those that were about to."""
+    """All machines with a notice, and those whose notice was withdrawn recently."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Departures:
         staying_on: Callable[[str], Sequence[Object]],
         stays: Callable[[Object], None],
     ) -> None:
-        """`staying_on` gives a node's pods that have to leave it; `stays` hears of a node that stays after all."""
+        """`staying_on` returns a node's pods that must leave; `stays` is called when a notice is withdrawn."""
         self._api_writer: Final = api_writer
         self._event_reporter: Final = event_reporter
         self._figures: Final = figures
@@ -65,7 +65,7 @@ class Departures:
         self._dry_run: Final = dry_run
         self._staying_on: Final = staying_on
         self._stays: Final = stays
-        #: Nodes with a notice or with our taint, by name.
+        #: Nodes with a notice or with the controller's taint, by name.
         self.tainted_nodes: Final[set[str]] = set()
         self._by_uid: Final[dict[str, Departure]] = {}
 
@@ -73,16 +73,16 @@ class Departures:
         return uid in self._by_uid
 
     def of(self, node: Object) -> Departure | None:
-        """The departure of a node; None if it stays."""
+        """The departure of a node; None if it has no notice."""
         return self._by_uid.get(meta.uid(node))
 
     def gone(self, node: Object) -> bool:
-        """A node is no more; whether it had a notice that was taken up."""
+        """A node is gone; whether it had a notice that was handled."""
         self.tainted_nodes.discard(meta.name(node))
         return self._by_uid.pop(meta.uid(node), None) is not None
 
     async def mark_all(self, nodes: Iterable[Object]) -> float:
-        """Make nodes show what holds for them; when to look again."""
+        """Update the taints of nodes; seconds until the next check."""
         return min(await asyncio.gather(*(self._mark(node) for node in nodes)), default=math.inf)
 
     async def _mark(self, node: Object) -> float:
@@ -94,10 +94,10 @@ class Departures:
         if known is None or known.notice.mark != notice.mark:
             marked = node_state.handled(node) == notice.mark
             known = self._by_uid[uid] = Departure(notice, marked=marked, begun=marked)
-            # who was done before a restart is not done again
+            # not repeated after a restart
             known.emptied = marked and not self._staying_on(meta.name(node))
         else:
-            # a deadline is only ever made tighter
+            # a deadline is only ever moved earlier
             known.notice = replace(
                 notice,
                 since=min(notice.since, known.notice.since),
@@ -125,7 +125,7 @@ class Departures:
             if known is None or self._dry_run or now >= known.marked_at + _SHOWN_S:
                 self.tainted_nodes.discard(meta.name(node))
                 return math.inf
-            self._by_uid[meta.uid(node)] = known  # our own mark has not come back to us yet
+            self._by_uid[meta.uid(node)] = known  # the watch has not delivered the controller's own patch yet
             return now + _AGAIN_S
         if node_state.handled(node):
             if await self._api_writer.patch(node, self._calming):

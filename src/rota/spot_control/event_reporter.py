@@ -1,4 +1,4 @@
-"""What the controller says about nodes and pods, in events and in the log."""
+"""Events and log lines of the spot controller about nodes and pods."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -13,25 +13,25 @@ _ACTION: Final = "LeavingSpot"
 
 
 class EventReporter:
-    """Says things once they are done; a dry run only logs them."""
+    """Reports actions after they are done; a dry run only logs them."""
 
     def __init__(self, recorder: EventRecorder | None) -> None:
         self._recorder: Final = recorder
-        #: Pods whose annotations are unusable, by uid.
+        #: Pods with invalid annotations that were reported, by uid.
         self._misread: Final[set[str]] = set()
 
     def node(self, node: Mapping[str, Any], reason: str, message: str, *, warning: bool = False) -> None:
-        """Something about a node."""
+        """Report an event of a node."""
         log.info(message, node=meta.name(node), reason=reason)
         self._event("Node", node, "Warning" if warning else "Normal", reason, message)
 
     def pod(self, pod: Mapping[str, Any], reason: str, message: str, *, warning: bool = False) -> None:
-        """Something about a pod."""
+        """Report an event of a pod."""
         log.info(message, pod=f"{meta.namespace(pod)}/{meta.name(pod)}", reason=reason)
         self._event("Pod", pod, "Warning" if warning else "Normal", reason, message)
 
     def misread(self, pod: Mapping[str, Any], problem: str) -> None:
-        """What a pod's annotations ask for is wrong or contradicts itself; told once."""
+        """Report invalid or contradictory annotations of a pod, once."""
         if meta.uid(pod) not in self._misread:
             self._misread.add(meta.uid(pod))
             self.pod(pod, "SpotPolicyUnusable", problem, warning=True)

@@ -1,4 +1,4 @@
-"""What is remembered of pods on machines that go: what was asked for them, and how it was answered."""
+"""The state of pods on machines with a notice: requested evictions, and the answers."""
 
 import math
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from rota.spot.evacuation import Act, EvictedPod, Plan, Step
 from rota.spot.node_readings import Notice
 from rota.spot.policies import AtDeadline, Policy, PolicyError
 
-#: A pod that was told to go shows it by then; or it was not told.
+#: After this time a requested eviction shows in the pod; otherwise it did not happen.
 _SHOWN_S: Final = 10.0
-#: A deletion that failed is tried again so soon: it is a pod's last moment.
+#: Retry interval of a failed deletion, which is short because the deadline is near.
 _AGAIN_S: Final = 1.0
 _USUAL_GRACE_S: Final = 30.0
 
@@ -26,38 +26,38 @@ class EvictionState:
 
     refusals: int = 0
     refused_at: float = 0.0
-    #: When deleting it failed.
+    #: When its deletion failed.
     failed_at: float = -math.inf
-    #: When it was told to go; None if it was not.
+    #: When it was evicted; None if it was not.
     told_at: float | None = None
-    #: The eviction API cannot do it until somebody changes the pod's budgets: it is not asked again before this.
+    #: Its budgets make eviction impossible until they are changed: no request before this time.
     hopeless_until: float = -math.inf
 
 
 class EvictionStates:
-    """All pods on machines that go, by their uids."""
+    """All pods on machines with a notice, by uid."""
 
     def __init__(self, *, dry_run: bool = False) -> None:
         self._dry_run: Final = dry_run
         self._known: Final[dict[str, EvictionState]] = {}
 
     def of(self, uid: str) -> EvictionState:
-        """What is remembered of a pod."""
+        """The state of a pod."""
         return self._known.setdefault(uid, EvictionState())
 
     def forget(self, uid: str) -> None:
-        """It is gone."""
+        """A pod is gone."""
         self._known.pop(uid, None)
 
     def is_going(self, uid: str, *, now: float) -> bool:
-        """Whether a pod was told to go, though its object may not show it yet."""
+        """Whether a pod was evicted, though its object may not show it yet."""
         known = self._known.get(uid)
         if known is None or known.told_at is None:
             return False
         return self._dry_run or now < known.told_at + _SHOWN_S
 
     def guest(self, pod: Document, *, reserved: bool, now: float) -> EvictedPod:
-        """A pod as the rules of leaving see it."""
+        """A pod as input of the evacuation rules."""
         uid, spec = meta.uid(pod), pod.get("spec") or {}
         known = self.of(uid)
         grace = spec.get("terminationGracePeriodSeconds")
@@ -75,9 +75,10 @@ class EvictionStates:
         return guest
 
     def plan(self, guests: list[EvictedPod], notice: Notice, *, now: float) -> Plan:
-        """What to do now: see `rota.spot.evacuation.plan`; the hopeless wait for their last moment.
+        """The steps that are due: see `rota.spot.evacuation.plan`; pods whose eviction is impossible wait for their
+        last moment.
 
-        Where a machine waits for budgets, there is no moment at which they give way.
+        Where the provider respects budgets, there is no moment at which budgets are overridden.
         """
         if notice.waits:
             guests = [replace(one, at_deadline=AtDeadline.STRICT) for one in guests]
@@ -102,7 +103,7 @@ class EvictionStates:
         return Plan(steps, wake_at)
 
     def overtaken(self, guests: list[EvictedPod], steps: list[Step], *, now: float) -> list[Step]:
-        """See `rota.spot.evacuation.overtaken`; the hopeless do not ask."""
+        """See `rota.spot.evacuation.overtaken`; pods whose eviction is impossible are left out."""
         return evacuation.overtaken(self._hopeful(guests, now), steps, now=now)
 
     def _hopeful(self, guests: list[EvictedPod], now: float) -> list[EvictedPod]:
@@ -110,7 +111,7 @@ class EvictionStates:
 
 
 def policy_of(pod: Document) -> tuple[Policy, str]:
-    """What a pod's annotations ask for, and what is wrong with them: then its budgets hold to the end."""
+    """The policy in a pod's annotations, and what is wrong with them; then budgets are respected to the end."""
     try:
         return policies.parse(pod["metadata"].get("annotations") or {}), ""
     except PolicyError as problem:

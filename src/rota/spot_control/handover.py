@@ -1,14 +1,14 @@
-"""Handing places over: a successor gets the place that was held for it, whoever else waits for one.
+"""Releases a reserved place to the successor of an evicted pod, ahead of other pending pods.
 
-While nobody else waits for a node, the place is freed when the old pod is told to go (a StatefulSet's, when it is gone,
-since its successor comes only then): the successor finds it at once. Where others wait, it is held until the
-successor's scheduler has looked for a place and found none; then the successor is nominated to the node, which keeps
-off all that are no more important than it, and then the place is freed. Both writes are of one kind, so that nobody
-hears of them the other way round. A scheduler that is in the middle of an attempt takes the nomination back when that
-ends: so it must have stood for a moment, and is written again if it has not.
+While no other pod is pending, the placeholder is deleted when the old pod is evicted (for a StatefulSet, when it is
+gone, because its successor is created only then), and the successor finds the place free. If other pods are pending,
+the placeholder stays until the successor's scheduler has reported that it found no node. Then the successor is
+nominated to the node, which keeps out pods of no higher priority, and the placeholder is deleted. Both writes are of
+pods, so that no watcher sees them in the other order. A scheduler that is in the middle of an attempt clears the
+nomination at its end; therefore the nomination must stand for a moment, and is written again if it has been cleared.
 
-Where less important pods run, a place is never held so long: a successor that finds it held would have one of those
-preempted, and no place is worth that.
+While pods of lower priority run, a place is not held that long: the successor would preempt one of them, which is worse
+than losing the place.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ from rota.spot_control.reservations import PlaceReservations, ReservedPlace, own
 log = logs.get(__name__)
 
 _TIMEOUT_S: Final = 10.0
-#: A scheduler that has not said by then that it found nothing never will.
+#: After this time without a report, the scheduler will not report that it found no node.
 _PATIENCE_S: Final = 2.0
-#: A nomination that stands for so long was not written while a scheduler was looking.
+#: A nomination that stands for this long was not written during a scheduling attempt.
 _STANDS_S: Final = 0.4
-#: Whoever loses its nominations again and again gets its place all the same.
+#: After this many lost nominations the place is released anyway.
 _AT_MOST_S: Final = 6.0
-#: Whose pods have names that come again: there is no new one before the old one is gone.
+#: Owner kinds whose pods keep their names: a new pod is created only after the old one is gone.
 _SAME_NAMES: Final = frozenset({"StatefulSet"})
 
 Document = Mapping[str, Any]
@@ -45,32 +45,32 @@ Document = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class _Seen:
-    """A successor whose place is held from others."""
+    """A pending successor whose place is held."""
 
     first_at: float
-    #: When it was told of its place last.
+    #: When it was last nominated.
     told_at: float | None = None
 
     def should_be_told(self, pod: Object, *, now: float) -> bool:
-        """Whether its scheduler has found nothing, and does not know of the place, or no longer."""
+        """Whether its scheduler found no node, and it has no nomination, or lost it."""
         if self.told_at is None:
             return _was_refused(pod) or now >= self.first_at + _PATIENCE_S
         return now >= self.told_at + _STANDS_S and not _nomination(pod)
 
     def may_have_it(self, pod: Object, node: str, *, now: float) -> bool:
-        """Whether it will find the place when that is free."""
+        """Whether it will get the place when that is released."""
         if self.told_at is None:
             return False
         stands = now >= self.told_at + _STANDS_S and _nomination(pod) == node
         return stands or now >= self.first_at + _AT_MOST_S
 
     def look_at(self, *, now: float) -> float:
-        """When to look again."""
+        """When to check again."""
         return max(now, self.first_at + _PATIENCE_S if self.told_at is None else self.told_at + _STANDS_S)
 
 
 class Handover:
-    """Looks out for successors, and gives them what was held for them."""
+    """Finds successors, and releases the places that are held for them."""
 
     def __init__(
         self,
@@ -88,11 +88,13 @@ class Handover:
         self._reservations: Final = reservations
         self._clock: Final = clock
         self._dry_run: Final = dry_run
-        #: Successors that wait for places that are held, by uid.
+        #: Pending successors whose places are held, by uid.
         self._seen: dict[str, _Seen] = {}
 
     async def hand_over(self) -> float:
-        """Nominate those that have come, and free what need not be held any more; when to look again."""
+        """Nominate successors that exist, and release places that need not be held any more; seconds until the next
+        check.
+        """
         now, wake_at, seen = self._clock.now(), math.inf, dict[str, _Seen]()
         held = [one for one in self._place_reservations.held() if one.left_at is not None]
         contended = bool(held) and self._somebody_else_waits()
@@ -133,8 +135,8 @@ class Handover:
         return wake_at
 
     def _successor(self, held: ReservedPlace, taken: set[str]) -> Object | None:
-        """The first pod of the owner that waits for a node and was made after the old one was told to go."""
-        began = math.floor(held.left_at or 0.0)  # times on the wire have no parts of seconds
+        """The first pending pod of the owner that was created after the eviction of the old one."""
+        began = math.floor(held.left_at or 0.0)  # timestamps in the API have whole seconds
         come = [
             pod
             for pod in self._cluster_watch.of_owner(held.owner)
@@ -147,7 +149,7 @@ class Handover:
         return min(come, key=lambda pod: (pod["metadata"]["creationTimestamp"], meta.uid(pod)), default=None)
 
     def _somebody_else_waits(self) -> bool:
-        """Whether pods wait for a node that are not the successors of those that left."""
+        """Whether pods are pending that are not successors of evicted pods."""
         expected = self._place_reservations.expected()
         for pod in self._cluster_watch.waiting():
             owner = owner_of(pod)
@@ -157,7 +159,7 @@ class Handover:
         return False
 
     def _must_be_free(self, pod: Document, *, contended: bool) -> bool:
-        """Whether a successor should find its place free when it is looked at first."""
+        """Whether a successor should find its place free at its first scheduling attempt."""
         spec = pod.get("spec") or {}
         preempts = spec.get("preemptionPolicy") != "Never" and self._cluster_watch.somebody_is_below(
             spec.get("priority") or 0
@@ -169,7 +171,7 @@ class Handover:
 
     async def _nominate(self, pod: Object, node: str) -> bool:
         if _nomination(pod):
-            return True  # its scheduler knows a place
+            return True  # it has a nominated node already
         patch = {"metadata": {"uid": meta.uid(pod)}, "status": {"nominatedNodeName": node}}
         name, namespace = meta.name(pod), meta.namespace(pod)
         try:
@@ -179,7 +181,7 @@ class Handover:
         except (errors.NotFound, errors.Conflict):
             return False
         except (ApiError, TransportError) as problem:
-            # without the word it may still go there by itself, but not while the place is held
+            # without the nomination it may still get there, but not while the place is held
             log.warning("a pod could not be told of its place", pod=f"{namespace}/{name}", node=node, error=problem)
         return True
 
@@ -189,6 +191,6 @@ def _nomination(pod: Object) -> str:
 
 
 def _was_refused(pod: Object) -> bool:
-    """Whether a scheduler has said that it found no place."""
+    """Whether a scheduler has reported that it found no node."""
     scheduled = meta.condition(pod, "PodScheduled")
     return scheduled is not None and scheduled.get("status") == "False"

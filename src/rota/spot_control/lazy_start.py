@@ -1,7 +1,7 @@
-"""The spot controller of a cluster of ours: run by the leader, from when there is something for it to do.
+"""The spot controller of a Rota cluster: started by the leader when it is needed.
 
-That is a spot machine, a notice on any node, or what another leader's controller has left behind: its taint, or a place
-that it held. Until then only nodes are followed, which the leader's controllers follow anyway.
+It is needed when there is a spot machine, a notice on any node, or a taint or placeholder pod of a former leader's
+controller. Until then only nodes are watched, which the leader's controllers watch anyway.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _AGAIN_S: Final = 5.0
 
 
 class LazySpotController:
-    """Waits for a reason, and then leaves spot machines in time until cancelled."""
+    """Waits until the controller is needed, and then runs it until cancelled."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class LazySpotController:
         self._frame.follow(_NODES, self._changed)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with tasks.Supervisor("spot", clock=self._clock, rng=self._rng) as running:
             running.start("nodes", self._frame.run)
             running.start("places", self._look_for_places)
@@ -65,7 +65,7 @@ class LazySpotController:
 
     def _controller(self) -> SpotController:
         return SpotController(
-            # it comes when others run already, and follows nodes and pods by itself
+            # it starts later than the other controllers, and has its own watches of nodes and pods
             self._client.with_settings(informers=None),
             self._frameworks,
             clock=self._clock,
@@ -85,7 +85,7 @@ class LazySpotController:
         self._reason.set()
 
     async def _look_for_places(self) -> None:
-        """See whether another leader's controller was stopped while it held places."""
+        """Check whether a former leader's controller left placeholder pods."""
         while not self._reason.is_set():
             try:
                 held = await self._client.list(

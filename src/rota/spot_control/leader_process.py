@@ -1,6 +1,6 @@
-"""The controller as a process of its own: one of several leads, the others wait; and its pages for whoever watches.
+"""The spot controller as its own process: leader election, and diagnostics pages.
 
-Every term begins with a controller that knows nothing but what the cluster shows.
+Every term starts with a new controller, whose only state is the cluster's.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ LEASE: Final = "rota-spot-controller"
 
 
 class SpotControl:
-    """One candidate; a dry run, which changes nothing, does not wait for its turn."""
+    """One candidate; a dry run, which changes nothing, needs no leadership."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SpotControl:
         self._leads: Final = self.metrics.gauge("leads", "1 if this process acts on notices, 0 if it stands by.")
 
     async def run(self) -> None:
-        """Act on notices whenever it is our turn, until cancelled."""
+        """Act on notices whenever this process leads, until cancelled."""
         if self._dry_run:
             await self._lead()
             return
@@ -66,7 +66,7 @@ class SpotControl:
 
     async def _lead(self) -> None:
         controller = SpotController(
-            # What is written while leading says so, and is refused when another leads.
+            # Writes carry the fence of the term, and are refused when another process leads.
             self._client.with_settings(term=self._incumbent.header),
             self._frameworks,
             clock=self._clock,

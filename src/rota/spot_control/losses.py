@@ -1,7 +1,7 @@
-"""Spot machines that are lost without notice, and pods that were still there when their machine went.
+"""Counts spot machines lost without notice, and pods that still ran when their machine ended.
 
-Nothing is evicted because of silence: a network may flap. What happens then is the node controller's. Here it is
-counted and told, so that somebody sees that notices do not come, or come too late.
+Nothing is evicted because a node is silent: that may be the network, and the node lifecycle controller handles it. The
+counts show operators that notices are missing or too late.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,16 +17,16 @@ Document = Mapping[str, Any]
 
 
 class Losses:
-    """Counts what was lost."""
+    """Counts losses."""
 
     def __init__(self, event_reporter: EventReporter, figures: SpotMetrics) -> None:
         self._event_reporter: Final = event_reporter
         self._figures: Final = figures
-        #: Nodes that are silent, by uid: told once.
+        #: Silent nodes by uid, each reported once.
         self._silent: Final[set[str]] = set()
 
     def watch(self, old: Document | None, new: Document, reading: Reading, pods: Sequence[Document]) -> bool:
-        """A node has changed; whether it was lost by that. Those that were silent when we came are not news."""
+        """A node has changed; whether it was lost by that. Nodes that were silent at the start do not count."""
         uid, silent = meta.uid(new), _is_silent(new)
         if not silent:
             self._silent.discard(uid)
@@ -40,7 +40,7 @@ class Losses:
         return False
 
     def gone(self, node: Document, reading: Reading, pods: Sequence[Document], *, noticed: bool) -> None:
-        """A node is no more. One without pods that matter was removed, not lost."""
+        """A node is gone. A node without pods that must leave was removed, not lost."""
         uid = meta.uid(node)
         known = uid in self._silent
         self._silent.discard(uid)
@@ -58,7 +58,7 @@ class Losses:
 
 
 def counts(pod: Document) -> bool:
-    """Whether a pod is one that has to leave its machine, told to go already or not."""
+    """Whether a pod must leave its machine, evicted already or not."""
     living = {name: value for name, value in pod["metadata"].items() if name != "deletionTimestamp"}
     return evacuation.must_leave({**pod, "metadata": living})
 

@@ -1,8 +1,8 @@
-"""What the controller writes on a node that goes, and reads again: the node itself is the memory of what was done.
+"""What the controller writes on a node with a notice and reads back: the node is the only record of what was done.
 
-While a node leaves it has a taint of ours, a label that takes it off load balancers, and an annotation that names the
-mark by which its notice was known. A notice that is withdrawn takes the annotation off at once, and the rest when it
-was quiet for a while: the taint's time says since when. The label's value tells ours from one that was there before.
+The node gets a taint, a label that removes it from load balancers, and an annotation that names the signal of its
+notice. When a notice is withdrawn, the annotation is removed at once, and the rest after a quiet period, counted from
+the taint's time. The label's value distinguishes the controller's label from one that existed before.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from rota.spot import node_readings
 from rota.spot.node_readings import Capacity, Notice, Reading
 from rota.spot.node_signals import NodeSignals
 
-#: No mark of a notice: nothing but a notice may keep a node leaving.
+#: The controller's own taint is not a signal of a notice: only a notice may keep a node leaving.
 LEAVING: Final = "rota.dev/leaving"
 LEAVING_FOR: Final = "rota.dev/leaving-for"
 EXCLUDED: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -23,7 +23,7 @@ Node = Mapping[str, Any]
 
 
 def since(node: Node) -> float | None:
-    """Since when the node has our taint; None if it has not."""
+    """Since when the node has the controller's taint; None if it has not."""
     for taint in _taints(node):
         if taint.get("key") == LEAVING:
             added = taint.get("timeAdded")
@@ -32,12 +32,12 @@ def since(node: Node) -> float | None:
 
 
 def handled(node: Node) -> str:
-    """The mark of the notice that was acted on; empty if there is none."""
+    """The signal of the notice that was handled; empty if there is none."""
     return str((node["metadata"].get("annotations") or {}).get(LEAVING_FOR) or "") if since(node) is not None else ""
 
 
 def read(node: Node, marks: NodeSignals, *, now: float) -> Reading:
-    """What a node says; a notice that tells no time counts from when it was acted on, also after a restart."""
+    """A node's reading; a notice without a time counts from when it was handled, also after a restart."""
     begun, mark = since(node), handled(node)
     if begun is not None and mark:
         reading = node_readings.read(node, marks, now=begun)
@@ -47,12 +47,12 @@ def read(node: Node, marks: NodeSignals, *, now: float) -> Reading:
 
 
 def capacities(known: Iterable[Node], marks: NodeSignals, *, now: float) -> dict[str, Capacity]:
-    """How each of some nodes was bought, by name."""
+    """The capacity type of each node, by name."""
     return {meta.name(node): read(node, marks, now=now).capacity for node in known}
 
 
 def leaves(node: Node, notice: Notice) -> dict[str, Any]:
-    """The patch that makes a node leave: no new pods, no traffic from outside, in one moment."""
+    """The patch for a node with a notice: no new pods and no traffic from outside, in one write."""
     labels = node["metadata"].get("labels") or {}
     return _patch(
         node,
@@ -63,12 +63,12 @@ def leaves(node: Node, notice: Notice) -> dict[str, Any]:
 
 
 def calms(node: Node, *, now: float) -> dict[str, Any]:
-    """The patch for a notice that was withdrawn: the node waits, to see whether another comes."""
+    """The patch for a withdrawn notice: the quiet period starts."""
     return _patch(node, taints=[*_others(node), _taint(now)], labels={}, mark=None)
 
 
 def stays(node: Node) -> dict[str, Any]:
-    """The patch that takes back all that was written."""
+    """The patch that removes everything that the controller wrote."""
     ours = (node["metadata"].get("labels") or {}).get(EXCLUDED) == _OURS
     return _patch(node, taints=_others(node), labels={EXCLUDED: None} if ours else {}, mark=None)
 
@@ -76,7 +76,7 @@ def stays(node: Node) -> dict[str, Any]:
 def _patch(
     node: Node, *, taints: list[Mapping[str, Any]], labels: Mapping[str, str | None], mark: str | None
 ) -> dict[str, Any]:
-    # taints are one list: whoever changed it meanwhile must not be undone
+    # taints are one list: concurrent changes by other clients must not be reverted
     metadata: dict[str, Any] = {
         "uid": meta.uid(node),
         "resourceVersion": node["metadata"]["resourceVersion"],

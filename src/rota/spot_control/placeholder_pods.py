@@ -1,8 +1,8 @@
-"""The places that are held in the cluster itself, so that nobody else takes them before the successors come.
+"""Placeholder pods: they hold places on nodes until the successors of evicted pods arrive.
 
-Each is a pod that runs nothing (`rota.spot.reservations`). These pods are the truth: a controller that starts finds the
-places of the last one by them. A place is only ever taken where there is room, at most so many at once, and given back
-as soon as nobody waits for it. Where places may not be made, pods leave by plan alone, and that is told once.
+A placeholder runs nothing (`rota.spot.reservations`). The pods are the record: a restarted controller finds the places
+of the former one by them. A place is held only where resources are free, up to a limit, and released as soon as no
+successor needs it. Where placeholders cannot be created, pods leave by plan only, and that is reported once.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from rota.spot_control.spot_metrics import SpotMetrics
 
 log = logs.get(__name__)
 
-#: Places that are held at once. Beyond that pods leave by plan: a mass reclaim has no time for so many more requests.
+#: Places that are held at once. Further pods leave by plan only: a mass reclaim leaves no time for more requests.
 MOST: Final = 500
-#: What was made or taken away is shown by then, or it was not.
+#: After this time the watch has shown a creation or deletion; otherwise it did not happen.
 _SHOWN_S: Final = 30.0
-#: Whoever may make no places asks again after this,
+#: Retry interval if the controller is not permitted to create placeholders,
 _REFUSED_S: Final = 60.0
-#: and after this where a server is away or has too much to do: a machine that goes does not wait.
+#: and if the server is unavailable or overloaded: a deadline does not wait.
 _AGAIN_S: Final = 2.0
-#: How long a place outlives the machine that is left, if nobody takes it away.
+#: How long a placeholder outlives the machine that is left, if no controller deletes it.
 _LINGERS_S: Final = 180.0
 _AT_ONCE: Final = 32
 _TIMEOUT_S: Final = 10.0
@@ -41,7 +41,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A place that should be held."""
+    """A place to hold."""
 
     #: The pod that leaves.
     document: Document
@@ -54,15 +54,15 @@ class Wanted:
 @dataclass(slots=True, kw_only=True)
 class _Place:
     node: str
-    #: When it was asked for; and given back, if it was.
+    #: When it was created, and when it was released, if it was.
     asked_at: float
     returned_at: float | None = None
-    #: As the cluster shows it.
+    #: Its state in the cluster.
     shown: Document | None = None
 
 
 class PlaceholderPods:
-    """All places that are held, by the uids of the pods that leave."""
+    """All held places, by the uid of the pod that leaves."""
 
     def __init__(self, client: Client, figures: SpotMetrics, *, clock: Clock, namespace: str, dry_run: bool) -> None:
         self._client: Final = client.with_settings(timeout_s=_TIMEOUT_S, retry=False)
@@ -71,14 +71,14 @@ class PlaceholderPods:
         self._namespace: Final = namespace
         self._dry_run: Final = dry_run
         self._places: Final[dict[str, _Place]] = {}
-        #: Places that others have taken, or that never were.
+        #: Places that other pods have taken, or whose creation failed.
         self._lost: Final[set[str]] = set()
         self._turns: Final = asyncio.Semaphore(_AT_ONCE)
         self._refused_until = 0.0
         self._told = ""
 
     def changed(self, pod: Document, *, gone: bool) -> None:
-        """A pod that holds a place was made, has changed, or is gone."""
+        """A placeholder was added, updated or deleted."""
         held = reservations.read(pod)
         known = self._places.get(held.leaver)
         if gone:
@@ -94,11 +94,11 @@ class PlaceholderPods:
             self._lost.add(held.leaver)
 
     def shown(self) -> list[Document]:
-        """The pods that hold places and have not been given back."""
+        """The placeholders that exist and were not released."""
         return [place.shown for place in self._places.values() if place.shown is not None and place.returned_at is None]
 
     def lost(self) -> list[str]:
-        """The places that are held no more, though nobody gave them back; told once."""
+        """The places that were lost without being released; reported once."""
         found = sorted(self._lost)
         self._lost.clear()
         if found:
@@ -106,11 +106,11 @@ class PlaceholderPods:
         return found
 
     async def keep(self, wanted: Sequence[Wanted]) -> float:
-        """Hold these places, the first of them if they are too many, and give back all others; when to ask again."""
+        """Hold these places, up to the limit, and release all others; seconds until the next attempt."""
         now = self._clock.now()
         for uid, place in list(self._places.items()):
             if place.shown is None and now >= place.asked_at + _SHOWN_S and not self._dry_run:
-                del self._places[uid]  # it never came to be
+                del self._places[uid]  # it was not created
         first = {meta.uid(one.document): one for one in wanted[:MOST]}
         others = [
             uid
@@ -124,7 +124,7 @@ class PlaceholderPods:
         return self._refused_until if any(uid not in self._places for uid in first) else math.inf
 
     async def give_back(self, uids: Iterable[str]) -> None:
-        """These places are free."""
+        """Release these places."""
         await asyncio.gather(*(self._give_back(uid) for uid in uids))
 
     async def _make(self, one: Wanted) -> None:
@@ -143,9 +143,9 @@ class PlaceholderPods:
             try:
                 await self._client.create(PODS, body, namespace=self._namespace, dry_run=self._dry_run)
             except errors.AlreadyExists:
-                return  # made before, and shown soon
+                return  # created before; the watch will show it
             except errors.Conflict:
-                # a server that checks what fits says that it does not, any more
+                # a server that checks resources refuses it: the place is no longer free
                 self._places.pop(uid, None)
                 self._lost.add(uid)
                 return

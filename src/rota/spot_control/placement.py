@@ -1,8 +1,7 @@
-"""Where the successors of pods that leave would go: the scheduler's own decisions, on a copy of the cluster.
+"""Where the successors of evicted pods would be scheduled: the scheduler's decisions on a copy of the cluster. Pure.
 
-All that leaves is taken off at once, and every place that was found counts as taken for those that come after, also
-for those of later notices: no place is given twice. Pods that hold places in the cluster are left out of the copy: what
-they stand for is told as given. Pure.
+All pods that leave are removed first, and every place that is found counts as taken for later searches, so that no
+place is assigned twice. Placeholder pods are removed from the copy, because their places are passed as reservations.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,7 +26,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRequest:
-    """A pod that a place is looked for, as the API shows it."""
+    """A pod that needs a place, as the API shows it."""
 
     document: Document
     policy: Policy = PREFER
@@ -35,11 +34,11 @@ class PlacementRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementResult:
-    """A place that was found before and is not yet taken by the successor."""
+    """A place that was found before and that its successor has not taken yet."""
 
     document: Document
     node: str
-    #: The uid of the successor that was told of it; empty if there is none yet.
+    #: The uid of the successor that was nominated for it; empty if there is none yet.
     successor: str = ""
 
 
@@ -52,9 +51,9 @@ def places(
     seekers: Iterable[PlacementRequest],
     capacities: Mapping[str, Capacity],
 ) -> Iterator[tuple[str, str]]:
-    """The nodes for seekers, one after the other: a uid and a name, empty for who finds none. The picture is used up.
+    """Nodes for requests, one after the other: uid and node name, empty if there is none. Consumes the snapshot.
 
-    Thousands of them take seconds: whoever has other things to do does them in between.
+    Thousands of requests take seconds: a generator, so that the caller can do other work in between.
     """
     cluster = snapshot.cluster
     for name in leaving:
@@ -77,7 +76,7 @@ def places(
 
 
 def clear(snapshot: ClusterSnapshot, *, successors: Collection[str]) -> None:
-    """Take out what holds places, and what successors were told of them: both would count a second time."""
+    """Remove placeholders and the nominations of their successors, which would count twice."""
     for pod in [pod for pod in snapshot.cluster.pods.values() if reservations.HELD_FOR in pod.labels]:
         snapshot.cluster.remove_pod(pod.uid)
     for node, pods in list(snapshot.nominations.items()):
@@ -89,14 +88,14 @@ def clear(snapshot: ClusterSnapshot, *, successors: Collection[str]) -> None:
 
 
 class Deciders:
-    """One per profile; pods of schedulers that nobody here knows are placed as the first profile would."""
+    """One scheduler per profile; pods of unknown schedulers are placed by the first profile."""
 
     def __init__(self, frameworks: Mapping[str, Framework], cluster: Cluster) -> None:
         self._by_name: Final = {name: Decider(framework, cluster) for name, framework in frameworks.items()}
         self._first: Final = next(iter(self._by_name.values()))
 
     def of(self, pod: PodInfo) -> Decider:
-        """Who decides about a pod."""
+        """The scheduler of a pod's profile."""
         return self._by_name.get(pod.shape.scheduler_name, self._first)
 
 

@@ -1,7 +1,7 @@
-"""Whether a pod that runs on a machine that stays would be put on a spot machine today, and how much better that is.
+"""Whether the scheduler would place a pod from an on-demand machine on a spot machine now, and with which score. Pure.
 
-The scheduler's own plugins judge, on a copy of the cluster; for workloads that say by annotations what they want, the
-score of `rota.spot.scoring` is added, as it is by an extender. Pure.
+The scheduler's plugins score on a copy of the cluster; for workloads with spot annotations, the score of
+`rota.spot.scoring` is added, as an extender would.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,7 +27,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Better:
-    """A better node, and the scores of both; None where the scheduler would refuse a pod where it is."""
+    """A better node, and both scores; None if the scheduler would refuse the pod's present node."""
 
     node: str
     before: int | None
@@ -35,7 +35,7 @@ class Better:
 
 
 class Appeal:
-    """What nodes are worth to workloads that live with spot machines, beside what plugins say."""
+    """The additional score of nodes for workloads with spot annotations."""
 
     def __init__(self, nodes: Iterable[Document], readings: Mapping[str, Reading], *, weight: int) -> None:
         self._prices: Final = {meta.name(node): prices.of(node) for node in nodes}
@@ -45,7 +45,7 @@ class Appeal:
         self._known: Final[dict[tuple[str, Policy], int]] = {}
 
     def of(self, name: str, policy: Policy) -> int:
-        """What is added to a node's score."""
+        """The score that is added to a node's."""
         known = self._known.get((name, policy))
         if known is None:
             reading = self._readings[name]
@@ -56,7 +56,7 @@ class Appeal:
 
 
 class PlacementForecast:
-    """Asks about one pod after the other; each that would move has moved, for those that are asked about later."""
+    """Forecasts one pod after the other; a pod that would move counts as moved in later forecasts."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class PlacementForecast:
         good: Collection[str],
         appeal: Appeal,
     ) -> None:
-        """`good` are the spot machines that somebody may go back to."""
+        """`good` are the spot machines that pods may return to."""
         self._snapshot: Final = snapshot
         self._cluster: Final = snapshot.cluster
         self._deciders: Final = Deciders(frameworks, snapshot.cluster)
@@ -104,7 +104,7 @@ class PlacementForecast:
         return Better(best, before, scores[best])
 
     def _rows(self, allowed: BoolArray | None) -> BoolArray:
-        """Nodes that a policy allows, without the spot machines that nobody may go back to."""
+        """Nodes that a policy allows, without spot machines that pods may not return to."""
         rows = np.ones(self._cluster.size, dtype=np.bool_) if allowed is None else allowed.copy()
         for node in self._cluster.node_infos():
             if self._capacities.get(node.name, Capacity.UNKNOWN).leaves and node.name not in self._good:

@@ -1,7 +1,7 @@
-"""Finding places for the successors of those that leave: who seeks, when to look again, and what was found.
+"""Searches nodes for the successors of pods that must leave: for which pods, when, and with which result.
 
-All that leave are looked for together, the most important first, beside those that wait for a node anyway. Whatever is
-wrong with a plan, nobody is kept from leaving by it. What is found goes into `PlaceReservations`.
+All pods that leave are planned together, highest priority first, together with pods that are pending anyway. An error
+in planning never delays an eviction. Results go into `PlaceReservations`.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ from rota.spot_control.spot_metrics import SpotMetrics
 
 log = logs.get(__name__)
 
-#: Who has found no place looks again after this, or when another notice comes.
+#: Retry interval if no node was found; a new notice also triggers a search.
 _LOOK_AGAIN_S: Final = 5.0
-#: What failed for a reason that may pass is tried again after this.
+#: Retry interval after temporary errors.
 _AGAIN_S: Final = 1.0
-#: Places that are looked for without a pause.
+#: Searches between two pauses for the event loop.
 _AT_A_TIME: Final = 50
 
 
 class PlacementSearch:
-    """Looks for places."""
+    """Searches for places."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class PlacementSearch:
         self._looked_at = -math.inf
 
     async def find(self, leaving: Iterable[Object]) -> float:
-        """Look where the successors of those on these nodes would go; when to look again."""
+        """Search nodes for the successors of the pods on these nodes; seconds until the next search."""
         now = self._clock.now()
         seekers: dict[str, tuple[EvictedPod, PlacementRequest]] = {}
         for node in leaving:
@@ -75,7 +75,7 @@ class PlacementSearch:
                 policy, problem = policy_of(pod)
                 if problem:
                     self._event_reporter.misread(pod, problem)
-                # nobody makes another of a pod without an owner: it runs as long as it can
+                # a pod without an owner has no successor: it runs as long as it can
                 if uid not in self._place_reservations and owner_of(pod) and not self._guests.is_going(uid, now=now):
                     seekers[uid] = (
                         self._guests.guest(pod, reserved=False, now=now),
@@ -88,7 +88,7 @@ class PlacementSearch:
         if wanted and (not wanted <= self._looked_for or now >= self._looked_at + _LOOK_AGAIN_S):
             try:
                 await self._look(urgent, list(seekers.values()))
-            except Exception as problem:  # whatever is wrong with plans, pods leave in time
+            except Exception as problem:  # an error in planning must not delay evictions
                 log.exception("places could not be looked for", error=problem)
                 return now + _AGAIN_S
             self._looked_for, self._looked_at = wanted, now
@@ -113,16 +113,16 @@ class PlacementSearch:
         for count, (uid, node) in enumerate(search, start=1):
             found[uid] = node
             if not count % _AT_A_TIME:
-                await asyncio.sleep(0)  # a lease has to be renewed, and watches go on
+                await asyncio.sleep(0)  # lease renewals and watches continue
         for seeker in seekers:
             uid = meta.uid(seeker.document)
             if uid in leaving and found[uid]:
                 self._place_reservations.add(seeker.document, found[uid])
 
     def _waiting(self) -> list[tuple[EvictedPod, PlacementRequest]]:
-        """Pods without a node that no place is held for: they will take places, whoever they are.
+        """Pending pods without a reservation: they will take places too.
 
-        Among them are the successors of those that another controller told to go, before this one was started.
+        They include successors of pods that a former controller evicted.
         """
         now, found, expected = (
             self._clock.now(),

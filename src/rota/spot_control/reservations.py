@@ -1,9 +1,8 @@
-"""The places that were found for successors, from when they are found until the successors are there.
+"""The places that were found for successors, until the successors are scheduled.
 
-A place is let go when a pod of the same owner, made after the old one was told to go, has a node, and when nobody came
-for long. When its node goes itself, or another pod has taken it, another is looked for: before all others, if the old
-pod has gone already. What is known here is written down in the cluster by `placeholder_pods`, and read from there
-again.
+A reservation ends when a pod of the same owner, created after the eviction, is scheduled, or after a timeout. If its
+node gets a notice itself, or another pod takes the place, a new place is searched, first for pods that have left
+already. `placeholder_pods` writes the reservations to the cluster and reads them back.
 """
 
 import bisect
@@ -16,7 +15,7 @@ from typing import Any, Final
 from rota.api import meta, times
 from rota.spot_control.placement import PlacementResult
 
-#: Whoever has not come by then comes no more, or has gone elsewhere.
+#: After this time the successor is not expected any more.
 PATIENCE_S: Final = 120.0
 
 Document = Mapping[str, Any]
@@ -25,20 +24,20 @@ Document = Mapping[str, Any]
 @dataclass(slots=True, kw_only=True)
 class _Reservation:
     document: Document
-    #: Empty when it was lost, and another is looked for.
+    #: Empty if the place was lost and a new one is searched.
     node: str
     owner: str
-    #: When the old pod was seen to go; None while it is there.
+    #: When the old pod's eviction was observed; None while it runs.
     left_at: float | None = None
-    #: The uid of the pod that was told of the place; empty if there is none yet.
+    #: The uid of the nominated pod; empty if there is none yet.
     successor: str = ""
-    #: Whether the place is given free, since the successor comes for it.
+    #: Whether the place is released, because its successor is about to take it.
     freed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedPlace:
-    """A place, as others see it."""
+    """A reservation, as other modules see it."""
 
     #: The pod that leaves, or has left.
     document: Document
@@ -51,21 +50,21 @@ class ReservedPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A successor that has come."""
+    """A successor that was scheduled."""
 
     #: The pod that has left.
     document: Document
-    #: Where the successor is: not always where its place was.
+    #: The successor's node, which may differ from the reserved one.
     node: str
     waited_s: float
 
 
 class PlaceReservations:
-    """All places that are held, by the uids of the pods whose successors they are for."""
+    """All reservations, by the uid of the old pod."""
 
     def __init__(self) -> None:
         self._place_reservations: Final[dict[str, _Reservation]] = {}
-        #: Pods that have come for a place, so that none is taken for two.
+        #: Pods that were matched to a reservation, so that none is matched twice.
         self._arrived: Final[set[str]] = set()
 
     def __contains__(self, uid: object) -> bool:
@@ -82,22 +81,22 @@ class PlaceReservations:
         return len(self._place_reservations)
 
     def patient_until(self) -> float:
-        """When the first of those that were waited for is given up; infinity if nobody is waited for."""
+        """When the first awaited successor times out; infinity if none is awaited."""
         return min(
             (hold.left_at + PATIENCE_S for hold in self._place_reservations.values() if hold.left_at is not None),
             default=math.inf,
         )
 
     def unassigned(self) -> list[Document]:
-        """Pods that have gone, and whose successors have lost the place that was theirs."""
+        """Pods that have left and whose successors have lost their place."""
         return [hold.document for hold in self._place_reservations.values() if not hold.node]
 
     def expected(self) -> Counter[str]:
-        """How many successors are to come, by the uids of their owners."""
+        """How many successors are awaited, by the uids of their owners."""
         return Counter(hold.owner for hold in self._place_reservations.values() if hold.left_at is not None)
 
     def held(self) -> list[ReservedPlace]:
-        """All places that there are, by the importance of those that leave."""
+        """All reservations, by the priority of the pods that leave."""
         found = [
             ReservedPlace(
                 document=hold.document,
@@ -123,14 +122,14 @@ class PlaceReservations:
             )
 
     def free(self, uid: str, *, successor: str = "") -> None:
-        """Nothing has to hold the place any more; `successor` has been told of it."""
+        """The place need not be held any more; `successor` was nominated."""
         hold = self._place_reservations.get(uid)
         if hold is not None:
             hold.freed = True
             hold.successor = successor or hold.successor
 
     def lose(self, uid: str) -> None:
-        """Somebody else has taken the place; another is looked for."""
+        """Another pod has taken the place; a new one is searched."""
         hold = self._place_reservations.get(uid)
         if hold is None:
             return
@@ -140,26 +139,26 @@ class PlaceReservations:
             hold.node = ""
 
     def node(self, uid: str) -> str:
-        """Where the successor of a pod would go; empty if nobody knows."""
+        """The node for the successor of a pod; empty if there is none."""
         hold = self._place_reservations.get(uid)
         return hold.node if hold is not None else ""
 
     def owners(self) -> set[str]:
-        """Whose successors are waited for."""
+        """The owners whose successors are awaited."""
         return {hold.owner for hold in self._place_reservations.values()}
 
     def drop(self, uid: str) -> None:
-        """The pod stays after all."""
+        """The pod is not evicted after all."""
         self._place_reservations.pop(uid, None)
 
     def left(self, uid: str, at: float) -> None:
-        """A pod was seen to go, since a time: whoever was made after that may be its successor."""
+        """A pod is in deletion since a time: pods created after it may be its successor."""
         hold = self._place_reservations.get(uid)
         if hold is not None and hold.left_at is None:
             hold.left_at = at
 
     def forget(self, uid: str) -> None:
-        """A pod is gone for good."""
+        """A pod is gone."""
         self._arrived.discard(uid)
 
     def settle(
@@ -171,9 +170,9 @@ class PlaceReservations:
         of_owner: Callable[[str], Iterable[Document]],
         leaving: Collection[str],
     ) -> list[Arrival]:
-        """Let go of what is no longer needed; the successors that have come.
+        """End reservations that are no longer needed; returns the successors that were scheduled.
 
-        `there` tells whether a pod still runs where it was, `usable` whether a node is a place at all.
+        `there` says whether a pod still runs on its node, `usable` whether a node can take pods.
         """
         gone: list[tuple[float, str, _Reservation]] = []
         for uid, hold in list(self._place_reservations.items()):
@@ -192,7 +191,7 @@ class PlaceReservations:
             if hold.owner not in newcomers:
                 newcomers[hold.owner] = self._newcomers(of_owner(hold.owner), leaving)
             come = newcomers[hold.owner]
-            # times on the wire have no parts of seconds
+            # timestamps in the API have whole seconds
             first = bisect.bisect_left(come, (math.floor(left_at), "", ""))
             if first < len(come):
                 _, successor, node = come.pop(first)
@@ -204,7 +203,7 @@ class PlaceReservations:
         return arrivals
 
     def _newcomers(self, siblings: Iterable[Document], leaving: Collection[str]) -> list[tuple[float, str, str]]:
-        """Pods with a node that stays and that have come for no place yet: when each was made, its uid, its node."""
+        """Scheduled pods without a match, on nodes without a notice: creation time, uid and node of each."""
         return sorted(
             (times.parse(pod["metadata"]["creationTimestamp"]), meta.uid(pod), str(node))
             for pod in siblings
@@ -216,13 +215,13 @@ class PlaceReservations:
 
 
 def going_since(pod: Document) -> float | None:
-    """When a pod was told to go, by the clock that stamps its successor; None if it was not."""
+    """When a pod was evicted, by the server's clock, which also stamps its successor; None if it was not."""
     ends = pod["metadata"].get("deletionTimestamp")
     grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
     return times.parse(ends) - grace if ends else None
 
 
 def owner_of(pod: Document) -> str:
-    """The uid of what makes another pod when this one goes; empty if nothing does."""
+    """The uid of the controller that creates the successor; empty if there is none."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return next((str(one["uid"]) for one in owners if one.get("controller")), "")

@@ -1,4 +1,4 @@
-"""What the spot controller does at an API server, as rights."""
+"""The permissions that the spot controller needs."""
 
 from rota.client.rights import Right, leased, table
 from rota.scheduler.ingest import watched_kinds
@@ -6,7 +6,7 @@ from rota.spot_control.leader_process import LEASE
 
 
 def needed(*, namespace: str, dry_run: bool) -> tuple[Right, ...]:
-    """All rights that a controller uses; `namespace`: where its Lease is, and the places that it holds."""
+    """All permissions of a controller; `namespace` is that of its Lease and its placeholder pods."""
     looked_at = tuple(
         right
         for group, _, resource in (

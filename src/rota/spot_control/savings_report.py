@@ -1,7 +1,7 @@
-"""What there is to tell about spot machines as a whole, once a minute: money, shares of workloads, how much moves.
+"""Metrics about spot machines as a whole, once a minute: savings, spot shares of workloads, evictions per day.
 
-Money comes from price labels (`rota.spot.prices`), and is added up while somebody looks. Only workloads that say what
-they want of spot machines are told by name, and not more than a few hundred of them.
+Savings are computed from price labels (`rota.spot.prices`) and accumulate while the controller runs. Only workloads
+with spot annotations are reported by name, up to a few hundred.
 """
 
 import math
@@ -28,7 +28,7 @@ _MOST_WORKLOADS: Final = 300
 
 
 class SavingsReport:
-    """Keeps the figures of a cluster."""
+    """Updates the metrics of a cluster."""
 
     def __init__(self, cluster_watch: ClusterWatch, figures: SpotMetrics, *, clock: Clock, marks: NodeSignals) -> None:
         self._cluster_watch: Final = cluster_watch
@@ -37,11 +37,11 @@ class SavingsReport:
         self._marks: Final = marks
         self._at: float | None = None
         self._per_hour = 0.0
-        #: How many pods had been sent away at times of the last day.
+        #: Total evictions at times of the last day.
         self._sent: Final[deque[tuple[float, float]]] = deque()
 
     def take_stock(self) -> float:
-        """Count, if it is time; when to count next, or infinity where there are no spot machines."""
+        """Update the metrics if it is time; when to update next, or infinity without spot machines."""
         now = self._clock.now()
         if self._at is not None and now < self._at + _EVERY_S:
             return self._at + _EVERY_S if self._per_hour or self._sent else math.inf

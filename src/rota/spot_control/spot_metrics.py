@@ -1,4 +1,4 @@
-"""What the controller tells in figures."""
+"""The metrics of the spot controller."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ _SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 90.0, 
 
 
 class SpotMetrics:
-    """The figures of one controller; their names begin with `rota_spot_`."""
+    """The metrics of one controller; their names begin with `rota_spot_`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics: Final = metrics

@@ -1,10 +1,10 @@
-"""Back to spot machines: now and then, a few at a time, and only where the scheduler itself would put them there today.
+"""Returns pods to spot machines: periodically, a few at a time, and only if the scheduler would place them there now.
 
-Every candidate is taken off a copy of the cluster, and the scheduler's plugins score all nodes for it; what a workload
-says by annotations counts as an extender's score would. It goes only if the best node is a spot machine of a pool that
-is quiet, and strictly better than where it is. One pod of an owner goes at a time, and none while another of its pods
-is not ready; none goes before it has been somewhere for a while. A workload whose pods come back to machines that stay
-all the same is tried more and more rarely: then somebody else decides, and no guess of ours is better.
+Each candidate is removed from a copy of the cluster, and the scheduler's plugins score all nodes for it; spot
+annotations add a score as an extender would. It is evicted only if the best node is a spot machine of a quiet pool, and
+strictly better than its present node. Only one pod of an owner moves at a time, none while another of its pods is not
+ready, and none before it has run for a while. A workload whose pods are scheduled to on-demand machines again is
+retried with growing intervals: its scheduler decides otherwise than the forecast.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ from rota.spot_control.reservations import PlaceReservations, owner_of
 
 log = logs.get(__name__)
 
-#: How many are asked about at a time: whoever is better off is found at the next look, too.
+#: Candidates per check; the others follow in later checks.
 _MOST_ASKED: Final = 50
-#: A workload is never tried more rarely than this.
+#: The longest retry interval of a workload.
 _RAREST_S: Final = 24 * 3600.0
 
 Document = Mapping[str, Any]
@@ -50,7 +50,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A pod that would be better off on a spot machine."""
+    """A pod that the scheduler would place on a spot machine."""
 
     document: Object
     source: str
@@ -60,14 +60,14 @@ class Move:
 
 @dataclass(slots=True)
 class _Attempts:
-    """How often a workload was sent back in vain, and when it may be tried again."""
+    """Failed returns of a workload, and when it may be retried."""
 
     failures: int = 0
     not_before: float = -math.inf
 
 
 class SpotReturn:
-    """Looks for pods that would go back."""
+    """Selects pods that should return."""
 
     def __init__(
         self,
@@ -95,23 +95,23 @@ class SpotReturn:
         self._dry_run: Final = dry_run
         self._pools: Final = Pools(since=clock.now())
         self._attempts: Final[dict[str, _Attempts]] = {}
-        #: Pods that were sent back, by uid, and their owners.
+        #: Pods that were evicted for a return, by uid, and their owners.
         self._under_way: Final[dict[str, str]] = {}
         self._look_at = clock.now() + settings.every_s
-        #: Why each candidate stays, as of the last look, by namespace/name.
+        #: Why each candidate stays, as of the last check, by namespace/name.
         self._stays: dict[str, str] = {}
 
     @property
     def look_at(self) -> float:
-        """When to look next; infinity for never."""
+        """When to check next; infinity for never."""
         return self._look_at if self._settings.stable_s > 0 else math.inf
 
     def record_interruption(self, pool: str) -> None:
-        """A machine of a pool is taken away, or lost."""
+        """A machine of a pool was reclaimed or lost."""
         self._pools.record_interruption(pool, now=self._clock.now())
 
     def arrived(self, uid: str, *, on_spot: bool) -> bool:
-        """The successor of a pod has come; whether that was one that was sent back."""
+        """The successor of a pod was scheduled; whether that pod was evicted for a return."""
         owner = self._under_way.pop(uid, "")
         if not owner:
             return False
@@ -122,23 +122,23 @@ class SpotReturn:
         return True
 
     def sent(self, move: Move) -> None:
-        """A pod was told to go."""
+        """A pod was evicted."""
         self._under_way[meta.uid(move.document)] = owner_of(move.document)
 
     def refused(self, move: Move) -> None:
-        """A budget, or somebody else, has kept a pod: its workload is tried again later."""
+        """A budget or the server refused an eviction: its workload is retried later."""
         self._failed(owner_of(move.document))
 
     async def look(self) -> list[Move]:
-        """Those that would go back now, if it is time to look."""
+        """The pods that should return now, if it is time to check."""
         now = self._clock.now()
         if now < self.look_at:
             return []
         self._look_at = now + self._settings.every_s
         for uid in [uid for uid in self._under_way if uid not in self._place_reservations]:
-            del self._under_way[uid]  # nobody came for long
+            del self._under_way[uid]  # no successor came in time
         for owner in [owner for owner in self._attempts if not self._cluster_watch.of_owner(owner)]:
-            del self._attempts[owner]  # it is gone: rollouts make owners again and again
+            del self._attempts[owner]  # the owner is gone: rollouts create new owners all the time
         readings = {
             meta.name(node): node_state.read(node, self._marks, now=now) for node in self._cluster_watch.nodes.values()
         }
@@ -180,7 +180,7 @@ class SpotReturn:
         return not young and self._pools.quiet_for(reading.pool, now=now) >= self._settings.stable_s
 
     def _candidates(self, readings: Mapping[str, Reading], now: float) -> list[tuple[Object, Policy]]:
-        """One pod of each workload that wants spot machines and has pods elsewhere; the least important first."""
+        """One pod of each workload that wants spot machines and has pods elsewhere; lowest priority first."""
         found: dict[str, tuple[Object, Policy]] = {}
         awaited = self._place_reservations.owners()
         staying = [name for name, reading in readings.items() if not reading.capacity.leaves]
@@ -202,7 +202,7 @@ class SpotReturn:
         return list(found.values())
 
     def _objection(self, owner: str, awaited: Collection[str], now: float) -> str:
-        """What speaks against moving any pod of a workload just now; empty if nothing does."""
+        """Why no pod of a workload may move at present; empty if there is no reason."""
         if owner in awaited:
             return "another pod of its workload moves"
         attempts = self._attempts.get(owner)
@@ -226,7 +226,7 @@ class SpotReturn:
     ) -> list[Move]:
         capacities = {name: reading.capacity for name, reading in readings.items()}
         waiting = [PlacementRequest(document=pod, policy=policy_of(pod)[0]) for pod in self._cluster_watch.waiting()]
-        # whoever waits for a node comes first
+        # pending pods come first
         for _ in placement.places(
             snapshot,
             self._frameworks,
@@ -235,7 +235,7 @@ class SpotReturn:
             seekers=waiting,
             capacities=capacities,
         ):
-            await asyncio.sleep(0)  # whoever runs this has other things to do
+            await asyncio.sleep(0)  # lets other tasks of the event loop run
         facts = {meta.uid(pod): cluster_view.facts(pod, now=now) for pod, _ in candidates}
         limits = Limits(
             youngest_s=self._settings.cooldown_s,
