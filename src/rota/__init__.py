@@ -1,7 +1,7 @@
 """Rota: a scheduler for any work on any machines.
 
-From Python: `rota.task`, `rota.pipeline`, `rota.Client` and what belongs to them. They are imported when they are first
-used, so that `import rota`, and with it the command line, costs nothing. Type checkers read `__init__.pyi`.
+From Python: `rota.task`, `rota.pipeline`, `rota.Client` and their companions. They are imported on first use, so
+that `import rota` and the command line start fast. Type checkers read `__init__.pyi`.
 """
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
-"""The one place that builds parts and plugs them together.
+"""Builds the components and connects them.
 
-Everything else takes what it needs as arguments; here the real clock, real randomness and real databases come in. The
-command line and the simulator ask this module for running parts and know nothing of how they are made.
+All other modules take their dependencies as arguments; this one provides the system clock, randomness and databases.
+The command line calls this module to run a component.
 """
 
 import asyncio
@@ -74,27 +74,27 @@ from rota.worker.worker_assembly import Settings as WorkerSettings
 log = logs.get(__name__)
 
 _T = TypeVar("_T")
-#: Where roles with the rights of each part stand.
+#: The manifests with the roles of each component.
 _ROLES: Final = {
     "scheduler": "packaging/manifests/scheduler.yaml",
     "extender": "packaging/manifests/extender.yaml",
     "spot controller": "packaging/manifests/spot-controller.yaml",
     "spot agent": "packaging/manifests/spot-agent.yaml",
 }
-#: How many more containers must have come than gone before a look for cycles among them.
+#: Allocations minus deallocations of containers before a collection of the youngest generation (`gc.set_threshold`).
 _GARBAGE_AFTER: Final = 20_000
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run asynchronous work to its end, on the event loop that the product runs on."""
-    # Requests leave hardly any cycles behind, but so many short-lived containers that looking for cycles at Python's
-    # usual pace takes a tenth of a server's time.
+    """Run a coroutine to its end on uvloop."""
+    # Requests create few reference cycles, but many short-lived containers: with Python's default threshold, garbage
+    # collection takes a tenth of a server's time.
     gc.set_threshold(_GARBAGE_AFTER, *gc.get_threshold()[1:])
     return uvloop.run(work)
 
 
 async def open_store(url: str, *, create: bool = True, metrics: StoreMetrics | None = None) -> Store:
-    """The store at `url`; without `create`, one that is not there is an error and nothing is written."""
+    """Open the store at `url`; without `create`, a missing store is an error and nothing is written."""
     settings = logstore.Settings(metrics=metrics)
     return await store_factory.open_store(
         url, time=system.SystemClock(), rng=system.rng(), create=create, settings=settings
@@ -102,7 +102,7 @@ async def open_store(url: str, *, create: bool = True, metrics: StoreMetrics | N
 
 
 async def backup(url: str, path: Path, *, progress: Callable[[int], None]) -> dict[str, int]:
-    """Write the store at `url` to a file; how many entries, their revision, the file's size."""
+    """Write the store at `url` to a file; returns the number of entries, their revision and the file's size."""
     store = await open_store(url, create=False)
     try:
         summary = await archive.backup(store, path, time=system.SystemClock(), progress=progress)
@@ -112,8 +112,9 @@ async def backup(url: str, path: Path, *, progress: Callable[[int], None]) -> di
 
 
 async def restore(path: Path, url: str) -> dict[str, int]:
-    """Fill the store at `url` from a file; how many entries, the store's new revision, the file's size."""
-    # Before the store is touched, which opening it may do.
+    """Fill the store at `url` from a file; returns the number of entries, the store's new revision and the file's
+    size."""
+    # Checked before the store is opened, since opening may write to it.
     await asyncio.to_thread(archive.verify, path)
     store = await open_store(url)
     try:
@@ -124,17 +125,18 @@ async def restore(path: Path, url: str) -> dict[str, int]:
 
 
 async def encryption_status(url: str, keys: Path) -> list[Holdings]:
-    """What is encrypted in the store at `url`, and with which keys."""
+    """Return which objects of the store at `url` are encrypted, and with which keys."""
     return await _with_store(url, lambda store: key_admin.status(store, keys, system.SystemClock()))
 
 
 async def rotate_encryption(url: str, keys: Path, *, new_key: bool) -> tuple[str, int]:
-    """Encrypt everything with a new key, or with the first of the file; its name, and how many objects had another."""
+    """Encrypt all objects with a new key, or with the first of the file; returns its name and the number of
+    rewritten objects."""
     return await _with_store(url, lambda store: key_admin.rotate(store, keys, system.SystemClock(), new_key=new_key))
 
 
 async def forget_encryption_keys(url: str, keys: Path) -> list[str]:
-    """Take the keys out of the file that nothing is encrypted with; their names."""
+    """Remove unused keys from the file; returns their names."""
     return await _with_store(url, lambda store: key_admin.forget(store, keys, system.SystemClock()))
 
 
@@ -154,10 +156,10 @@ async def run_local(
     leaving: Callable[[], Awaitable[None]] | None = None,
     beside: Callable[[Mapping[str, str], Supervisor], Awaitable[None]] | None = None,
 ) -> None:
-    """Run all parts on the store at `url` until a signal asks to stop; `ready` is told what runs where.
+    """Run a master on the store at `url` until a signal stops it; `ready` is called with the addresses.
 
-    Between the signal and the end, while the API still answers, `leaving` may look once more. `beside` starts parts
-    that call the API, before `ready` is told.
+    `leaving` is called after the signal, while the API still serves. `beside` starts further components that call
+    the API, before `ready` is called.
     """
     system.allow_many_files()
     stop = asyncio.Event()
@@ -168,13 +170,13 @@ async def run_local(
         figures = StoreMetrics(metrics.beside("store"))
         store = await open_store(url, metrics=figures)
         parts.push_async_callback(store.close)
-        # Not before: who waits for a database that does not answer may give up at once.
+        # Installed only now: while a database does not answer, a signal must end the process at once.
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         supervisor = await parts.enter_async_context(tasks.Supervisor("rota", clock=clock, rng=rng))
         supervisor.start("compactor", Compactor(store, time=clock, metrics=figures).run)
         facts = await parts.enter_async_context(control_plane.running(store, replace(settings, metrics=metrics)))
-        # What a start has made stays: whoever looks for garbage among all of it stops everybody for a moment.
+        # Objects of the start stay alive: excluding them from garbage collection avoids pauses.
         gc.freeze()
         if beside is not None:
             await beside(facts, supervisor)
@@ -191,10 +193,10 @@ async def run_federation(
     ready: Callable[[dict[str, str]], None],
     federated: federation.Settings,
 ) -> None:
-    """Run a federation's control plane on the store at `url` until a signal asks to stop.
+    """Run a federation's control plane on the store at `url` until a signal stops it.
 
-    It is a master without scheduler and workload controllers: what it holds runs in member clusters. The loops call its
-    API as its administrator.
+    It is a master without scheduler and workload controllers, because its workloads run in member clusters. The
+    federation's controllers call its API as the administrator.
     """
 
     async def federate(facts: Mapping[str, str], supervisor: Supervisor) -> None:
@@ -221,7 +223,7 @@ async def run_federation(
 async def run_worker(
     settings: WorkerSettings, invitation: Invitation, *, port: int, ready: Callable[[str], None]
 ) -> None:
-    """Join a cluster and work for it until a signal asks to stop; tasks go on after that."""
+    """Join a cluster as a worker and run until a signal stops it; tasks continue after that."""
     system.allow_many_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -239,7 +241,7 @@ async def run_worker(
 
 
 async def _first(*works: Coroutine[Any, Any, object]) -> None:
-    """Until one of them ends; what it raises."""
+    """Wait until one of them ends, and raise its exception."""
     started = [asyncio.ensure_future(one) for one in works]
     try:
         ended, _ = await asyncio.wait(started, return_when=asyncio.FIRST_COMPLETED)
@@ -261,9 +263,9 @@ async def run_scheduler(
     trace: bool = False,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Schedule at an API server until a signal asks to stop; a change of the configuration files takes effect.
+    """Run a scheduler against an API server until a signal stops it; it reloads changed configuration files.
 
-    Decisions are taken down in `record`; metrics and what else there is to tell about a scheduler are served at `http`.
+    Decisions are recorded in `record`; metrics, health and debug pages are served at `http`.
     """
     clock = system.SystemClock()
     configuration = LiveConfiguration(source, clock=clock)
@@ -299,7 +301,7 @@ async def run_extender(
     http: Address | None = None,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Answer a stock scheduler about the nodes of the cluster at an API server, until a signal asks to stop."""
+    """Run the scheduler extender for the cluster of an API server until a signal stops it."""
     clock, rng = system.SystemClock(), system.rng()
     async with _beside(endpoint, "extender") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
         await _checked(client, "extender", extender_rights.needed(binds=binds))
@@ -325,10 +327,10 @@ async def run_spot_controller(
     http: Address | None = None,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Leave the spot machines of the cluster at an API server in time, until a signal asks to stop.
+    """Run the spot controller for the cluster of an API server until a signal stops it.
 
-    Notices come from the nodes' own marks, from events about nodes, and with a `hook` from whoever may send them. With
-    `hear_only` they are written on nodes, and somebody else acts on them.
+    Notices come from marks on nodes, from events about nodes, and with a `hook` from authenticated clients of the
+    webhook. With `hear_only` they are only written on nodes, for another controller to act on.
     """
     clock, rng = system.SystemClock(), system.rng()
     async with _beside(endpoint, "spot controller") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
@@ -356,11 +358,11 @@ async def run_spot_controller(
         what = "Hearing" if record_only else "Telling what would be done on" if dry_run else "Acting on"
         ready(f"{what} notices of nodes at {endpoint.server}. Ctrl-C stops it.")
         if http is not None:
-            # who stands by is as ready as who leads
+            # a standby is as ready as the leader
             ready(
                 f"Metrics at {await parts.enter_async_context(diagnostics.serving(diagnostics.health(metrics), http))}."
             )
-        # whoever hears a notice writes it on its node, whether it leads or not
+        # the process that receives a notice writes it on the node, leader or not
         announcer = Announcer(client, marks, clock=clock, metrics=metrics, dry_run=dry_run)
         if marks.heeds_events and insufficient.isdisjoint(notice_rights.EVENTS):
             events = NodeEvents(client, announcer, marks, clock=clock, rng=rng, metrics=metrics)
@@ -384,14 +386,14 @@ async def run_spot_agent(
     http: Address | None = None,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Look whether the machine of a node will be taken away and mark the node, until a signal asks to stop.
+    """Poll the cloud for a termination notice of the node's machine and mark the node, until a signal stops it.
 
-    Without a `provider` it is found out; `metadata_url` is where its endpoint is, if not at the usual address.
+    Without a `provider` it is detected; `metadata_url` overrides the address of its metadata endpoint.
     """
     clock, rng = system.SystemClock(), system.rng()
     async with (
         _beside(endpoint, "spot agent") as (client, supervisor, stop),
-        # never by way of a proxy: the address means this machine
+        # no proxy: the address is local to this machine
         aiohttp.ClientSession(trust_env=False) as session,
         contextlib.AsyncExitStack() as parts,
     ):
@@ -419,13 +421,13 @@ async def run_spot_agent(
 
 
 async def _checked(client: Client, part: str, used: Iterable[Right]) -> frozenset[Right]:
-    """Make sure that a part may do what it does; those of its rights that are missing and that it can do without."""
+    """Check the rights of a component; returns the missing ones that are optional."""
     return await rights.check(client, used, part=part, manifest=_ROLES[part])
 
 
 @contextlib.asynccontextmanager
 async def _beside(endpoint: Endpoint, name: str) -> AsyncIterator[tuple[Client, Supervisor, asyncio.Event]]:
-    """What a part beside an API server needs: a client, who looks after it, and a word when a signal asks to stop."""
+    """What a client component needs: an API client, a supervisor, and an event that a signal sets."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     clock, rng = system.SystemClock(), system.rng()
@@ -439,7 +441,7 @@ async def _beside(endpoint: Endpoint, name: str) -> AsyncIterator[tuple[Client, 
 
 
 def _passing_identity() -> str:
-    """A name for one process, which no other has and none will have again."""
+    """A unique identity for this process."""
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 

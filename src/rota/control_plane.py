@@ -1,7 +1,7 @@
-"""One master's parts, plugged together: the API server behind TLS, the controllers, the scheduler.
+"""The components of one master: the API server behind TLS, the controllers, the scheduler.
 
-Each part that calls the API does so as a user of its own, with the rights of that user and no others. Who starts a
-control plane reads its settings from somewhere; here they become running parts.
+Each component calls the API as its own user, with only the rights of that user. `Settings` has the operator's
+options; `running` starts the components from them.
 """
 
 import asyncio
@@ -65,16 +65,16 @@ from rota.worker import host_resources, identities
 from rota.worker.worker_assembly import Settings as WorkerSettings
 from rota.worker_process import Member, WorkerProcess
 
-#: Upstream's port. Where nobody chose one and it is taken, one of those behind it will do.
+#: Upstream's port. If none is configured and it is in use, the next free one is taken.
 DEFAULT_PORT: Final = 6443
 _PORTS: Final = 100
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - to compare with, not to bind
 _ADMINISTRATOR: Final = Subject(common_name="rota-admin", organizations=(users.MASTERS,))
 _ADMINISTRATOR_S: Final = YEAR_S
-#: As whom API servers call workers; upstream's name for it.
+#: The user as which API servers call workers; upstream's name.
 _TO_WORKERS: Final = Subject(common_name="kube-apiserver-kubelet-client", organizations=(users.MASTERS,))
 _SCHEDULER: Final = Subject(common_name="rota:scheduler")
-#: How long controllers let the scheduler read the cluster before they do.
+#: How long controllers wait for the scheduler to read the cluster before they start.
 _SCHEDULER_FIRST_S: Final = 30.0
 SERVICE_NETWORK: Final = IPv4Network("127.64.0.0/10")
 KUBECONFIG: Final = "kubeconfig"
@@ -83,60 +83,60 @@ ENCRYPTION_KEYS: Final = "encryption-keys.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What an operator decides."""
+    """The options of an operator."""
 
     #: The folder of this master's own files: the administrator's kubeconfig, and the encryption keys if not elsewhere.
     data: Path
     host: str = "127.0.0.1"
-    #: Names and addresses by which clients reach this master; the first is told to them. None if `host` is.
+    #: Names and addresses by which clients reach this master; the first is advertised. None to use `host`.
     advertise: tuple[str, ...] = ()
-    #: None takes the usual one, or one behind it.
+    #: None for the default port, or the next free one.
     port: int | None = None
-    #: Also serve without TLS on this loopback port, where everybody is the administrator.
+    #: Also serve without TLS on this loopback port, where every request is the administrator's.
     http_port: int | None = None
     conflict_check: bool = True
-    #: What becomes of objects that promise protection and are not enforced.
+    #: How to treat objects whose protection is not enforced.
     unenforced: Mode = Mode.REFUSE
-    #: Of which services get their addresses. On loopback, every worker can listen at them without any rights.
+    #: The network of service addresses. On loopback, every worker can listen at them without privileges.
     service_network: IPv4Network = SERVICE_NETWORK
     encryption_keys: Path | None = None
-    #: A folder with an authority of the operator's own: `ca.crt` and `ca.key`, perhaps `sa.key` for tokens.
+    #: A folder with the operator's CA: `ca.crt` and `ca.key`, and optionally `sa.key` for tokens.
     authority: Path | None = None
     token_file: Path | None = None
     providers: tuple[Provider, ...] = field(default_factory=tuple)
     limits: Limits = field(default_factory=Limits)
-    #: Where to take down who asked for what; by upstream's rules of what is taken down, or else by `policy.default`.
+    #: The audit log; its policy is in upstream's format, `policy.default` without one.
     audit_log: Path | None = None
     audit_policy: Path | None = None
-    #: How many workers to run in this process, and what their names begin with; None for what no other master has.
+    #: How many workers to run, and the prefix of their names; None for a unique one.
     workers: int = 0
-    #: How bound pods reach their workers where they do not say so themselves: by `push` or by `pull`.
+    #: The default dispatch mode of bound pods: `push` or `pull`.
     dispatch: str = dispatch_mode.PUSH
     worker_prefix: str | None = None
-    #: Whom their tasks run as, `USER[:GROUP]`; empty for what `identities.chosen` makes of it.
+    #: The user of their tasks, `USER[:GROUP]`; if empty, `identities.chosen` decides.
     run_as: str = ""
-    #: Whether their pods may have any user of the machine, root included.
+    #: Whether their pods may run as any user of the machine, including root.
     allow_root: bool = False
-    #: Which controllers to run, as `roster.chosen` reads it.
+    #: Which controllers to run, in the syntax of `roster.chosen`.
     controllers: str = "*"
-    #: Whether this master has a scheduler; others may decide in its place.
+    #: Whether this master runs a scheduler.
     scheduler: bool = True
-    #: The configuration of the scheduler, and of the controllers that decide as it does.
+    #: The configuration of the scheduler, and of the controllers that use its decisions.
     scheduler_config: ConfigurationSource = field(default_factory=ConfigurationSource)
-    #: Whether the scheduler gets a process of its own, which pays where there is a second core for it.
+    #: Whether the scheduler runs in a separate process, which needs a second core to be useful.
     scheduler_apart: bool = False
-    #: Whether the workers get one together, for the same reason.
+    #: Whether the workers run in one separate process, for the same reason.
     workers_apart: bool = False
-    #: Whether no other master shares the store: then nobody waits to take over, and a master that got no processor for
-    #: some seconds need not give up its lead.
+    #: Whether no other master shares the store: then there is no standby, and a master that got no processor time
+    #: for some seconds need not give up its lease.
     alone: bool = False
-    #: The registry of this process, for what was started before the control plane.
+    #: The metrics registry of this process.
     metrics: Metrics | None = None
 
 
 @contextlib.asynccontextmanager
 async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str, str]]:
-    """All parts on a store; what runs where, for people."""
+    """Run all components on a store; yields the addresses for display."""
     clock, rng = system.SystemClock(), system.rng()
     metrics, explainer = (
         (settings.metrics or Metrics("process", process=True)).beside("apiserver"),
@@ -216,7 +216,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             if away is None:
                 await parts.enter_async_context(workers.running(app, shares, listening=listening))
             else:
-                # Entered after whatever the workers call, so that they end before it does.
+                # Entered after the components that workers call, so that workers end first.
                 beside = await parts.enter_async_context(tasks.Supervisor("workers", clock=clock, rng=rng))
                 beside.start("process", lambda: away.run(_for_workers(url, listening, shares)))
                 await away.wait_ready()
@@ -241,7 +241,7 @@ def _shares(url: str, settings: Settings, listening: Listening) -> list[WorkerSe
 
 
 async def _begun_workers(parts: contextlib.AsyncExitStack, settings: Settings) -> WorkerProcess | None:
-    """A process for the workers, if they are to have one: it loads what it needs while the API server starts."""
+    """Start the worker process, if configured: it imports its modules while the API server starts."""
     if not settings.workers or not settings.workers_apart:
         return None
     begun = WorkerProcess(clock=system.SystemClock(), anew_after_s=embedded.LIFETIME_S / 2)
@@ -253,7 +253,7 @@ async def _begun_workers(parts: contextlib.AsyncExitStack, settings: Settings) -
 def _for_workers(
     url: str, listening: Listening, shares: Sequence[WorkerSettings]
 ) -> Callable[[], worker_process.Start]:
-    """What workers that are apart have to know, with certificates that are new whenever they start."""
+    """The start message of a worker process, with new certificates for each start."""
 
     def start() -> worker_process.Start:
         return worker_process.Start(
@@ -289,7 +289,8 @@ def _signing_in(settings: Settings, shared: ClusterCa) -> authentication_config.
 
 
 def _own_names(host: str) -> tuple[str, ...]:
-    """How clients reach a master that listens there: whoever listens everywhere is known by an address of its own."""
+    """The names by which clients reach a master that listens on `host`: on all interfaces, it advertises an own
+    address."""
     if host not in _EVERYWHERE:
         return (host,)
     return (host_resources.own_address(),)
@@ -307,7 +308,7 @@ def _own_address(known_as: tuple[str, ...]) -> str:
 
 
 def _not_of_this_machine(known_as: tuple[str, ...]) -> tuple[IpAddress, ...]:
-    """Those addresses that this master is known by and that another machine has, such as one that spreads load."""
+    """Advertised addresses that are not of this machine, such as a load balancer's."""
     return tuple(one for one in Names.of(known_as).addresses if not host_resources.has_address(str(one)))
 
 
@@ -347,7 +348,7 @@ def _cannot_listen(port: int, problem: OSError) -> errors.UserError:
 
 
 def _calling(authority: Authority, supervisor: Supervisor) -> ssl.SSLContext:
-    """How this master shows itself to workers on other machines: with a certificate that is kept fresh."""
+    """The TLS context for calls to workers, with a certificate that is renewed."""
     clock = system.SystemClock()
 
     def issue() -> Identity:
@@ -361,7 +362,7 @@ def _calling(authority: Authority, supervisor: Supervisor) -> ssl.SSLContext:
 
 
 def _keep_kubeconfig(path: Path, url: str, authority: Authority, supervisor: Supervisor) -> Path:
-    """Write the administrator's kubeconfig, and keep its certificate fresh."""
+    """Write the administrator's kubeconfig, and renew its certificate."""
     clock = system.SystemClock()
 
     def issue() -> Identity:
@@ -383,7 +384,7 @@ def _keep_kubeconfig(path: Path, url: str, authority: Authority, supervisor: Sup
 
 
 def _for_scheduler(url: str, authority: Authority, settings: Settings) -> Callable[[], Start]:
-    """What a scheduler that is apart has to know, with certificates that are new whenever it starts."""
+    """The start message of a scheduler process, with new certificates for each start."""
 
     source = settings.scheduler_config
 
@@ -407,7 +408,7 @@ def _for_scheduler(url: str, authority: Authority, settings: Settings) -> Callab
 def _deciding_as_the_scheduler(
     configuration: LiveConfiguration, metrics: Metrics
 ) -> Mapping[str, controller_registry.Make]:
-    """Controllers that think as the scheduler does, and therefore live with it; told to who scrapes this master."""
+    """Controllers that use the scheduler's decisions; their metrics are served by this master."""
     return {
         "rebalancing": lambda client, around: RebalancingController(
             client,
@@ -443,9 +444,10 @@ async def _start_clients(
     apart: Callable[[], Start] | None,
     alone: bool,
 ) -> None:
-    """The parts that go through the API, each as the user whose rights it has; the scheduler in this process or apart.
+    """Start the components that call the API, each as its own user; the scheduler in this process or in a separate
+    one.
 
-    One that is apart comes in by the front door, and `apart` tells it the way. Where we do not `decide`, there is none.
+    A separate scheduler connects over TLS with the message of `apart`. Without `decide` there is no scheduler.
     """
     clock, rng = system.SystemClock(), system.rng()
 
@@ -462,13 +464,13 @@ async def _start_clients(
     }
 
     async def lead() -> None:
-        # Pods wait for the scheduler, nobody for controllers: where there is very much to read, it goes first.
+        # Pods wait for the scheduler: in a large cluster it reads before the controllers do.
         if scheduler is not None:
             with contextlib.suppress(TimeoutError):
                 await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
         await _run_controllers(controllers, clients, reader, shared.authority, reserved, metrics)
 
-    # Several processes on one store run the same controllers: one of them at a time.
+    # Several masters on one store have the same controllers: one master at a time runs them.
     election = Election(name="rota-controllers", identity=identity, pace=UNHURRIED if alone else STEADY)
     reader = await client("controllers")
     elector = LeaderElector(reader, election, clock=clock, rng=rng)
@@ -489,7 +491,7 @@ async def _start_clients(
         )
         scheduler.follow(configuration)
         explainer.explainer = LiveExplainer(scheduler)
-    # Entered last, so that it ends before the clients of what it runs are closed.
+    # Entered last, so that it ends before the clients of its controllers are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, rng=rng))
     registration = Registration(
         await client("masters"),
@@ -515,7 +517,7 @@ async def _run_controllers(
     reserved: tuple[IpAddress, ...],
     metrics: Metrics,
 ) -> None:
-    """Run controllers until cancelled; what many of them follow is followed once, by `reader`."""
+    """Run controllers until cancelled; they share the informers of `reader`."""
     clock, rng = system.SystemClock(), system.rng()
     around = controller_registry.ControllerContext(clock=clock, rng=rng, authority=authority, reserved=reserved)
     informers = SharedInformers(

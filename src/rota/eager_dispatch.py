@@ -1,10 +1,10 @@
-"""The leader's calls to workers with the pods that were just bound to them.
+"""The leader's calls that offer newly bound pods to their workers.
 
-A worker of this process is called as it is; others over TLS, at the address that their node tells, with the masters'
-certificate: `POST /rota/v1/pods`. A call names the incarnation of the worker that the node showed when the pod was
-bound, so that a worker that was started since does not take what was meant for the one before. At most one call to a
-worker is under way, with all pods that gathered meanwhile. A call that fails is not repeated: the worker's watch brings
-the pods, and for a while nothing is pushed there.
+A worker of this process is called directly; others over TLS at the address in their Node, with the masters'
+certificate: `POST /rota/v1/pods`. A call names the incarnation of the worker that the Node had when the pod was
+bound, so that a worker that was started since does not accept the pod. At most one call per worker is active; pods
+that are bound meanwhile go together in the next call. A failed call is not repeated: the worker gets the pods by its
+watch, and for a while nothing is pushed to it.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ log = logs.get(__name__)
 
 PATH: Final = "/rota/v1/pods"
 DEFAULT_PORT: Final = 10_250
-#: What a worker may take for a call; its watch is faster than one that takes longer.
+#: The timeout of a call; beyond it the watch is faster.
 _TIMEOUT_S: Final = 2.0
-#: How long nothing is pushed to a worker that could not be called.
+#: How long nothing is pushed to a worker after a failed call.
 _REST_S: Final = 5.0
-#: Pods that wait for a call, for each worker; what does not fit is pulled.
+#: Limit of queued pods per worker; further ones are pulled.
 _WAITING: Final = 256
 _TOGETHER: Final = 32
 _OK: Final = 200
-#: What the runtimes of our own workers begin with.
+#: The prefix of the runtime version of Rota's workers.
 _OURS: Final = "rota://"
 
 
@@ -40,7 +40,7 @@ class Local(Protocol):
     """The workers of this process."""
 
     def offer(self, node: str, pods: list[dict[str, Any]], /) -> bool:
-        """Hand pods to the worker of a node; False if that one does not run here."""
+        """Offer pods to the worker of a node; False if it does not run in this process."""
         ...
 
 
@@ -73,7 +73,7 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class WorkerEndpoint(msgspec.Struct, frozen=True):
-    """Where a worker listens, and which of its incarnations does."""
+    """The address and the incarnation of a worker."""
 
     host: str
     port: int
@@ -81,7 +81,7 @@ class WorkerEndpoint(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """What is called."""
+        """The URL of a call."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"https://{host}:{self.port}{PATH}"
 
@@ -90,7 +90,7 @@ _decoder: Final = msgspec.json.Decoder(_Node)
 
 
 class EagerDispatch:
-    """A `Dispatcher` that calls workers; `custom` is what holds for pods that say nothing themselves."""
+    """A `Dispatcher` that calls workers; `custom` is the default mode of pods without the annotation."""
 
     def __init__(self, *, custom: str, local: Local, tls: ssl.SSLContext | None, clock: Clock) -> None:
         """Without `tls` only workers of this process are called."""
@@ -124,7 +124,7 @@ class EagerDispatch:
         call.add_done_callback(self._calls.discard)
 
     async def close(self) -> None:
-        """Call nobody any more."""
+        """Stop all calls."""
         for call in tuple(self._calls):
             call.cancel()
         if self._calls:
@@ -154,13 +154,13 @@ class EagerDispatch:
         headers = {"Content-Type": "application/json"}
         async with self._session.post(door.url, data=body, headers=headers, ssl=self._tls or True) as answer:
             if answer.status != _OK:
-                # Another incarnation, or one that has not read its pods yet: it pulls.
+                # Another incarnation, or a worker that has not listed its pods yet: it pulls.
                 text = (await answer.text())[:200].strip()
                 log.info("a push was refused", url=door.url, code=answer.status, error=text)
 
 
 def endpoint_of(node: Document | msgspec.Raw | None) -> WorkerEndpoint | None:
-    """Where the worker of a node is called; None if the node does not say so."""
+    """The endpoint of a node's worker; None if the Node does not have it."""
     if node is None:
         return None
     try:
@@ -170,7 +170,7 @@ def endpoint_of(node: Document | msgspec.Raw | None) -> WorkerEndpoint | None:
         return None
     addresses = {one.type: one.address for one in status.addresses}
     host = addresses.get("InternalIP") or addresses.get("Hostname") or ""
-    # A stock kubelet does not know this way.
+    # A stock kubelet does not serve this path.
     if not host or not status.node_info.container_runtime_version.startswith(_OURS):
         return None
     return WorkerEndpoint(

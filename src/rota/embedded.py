@@ -1,8 +1,8 @@
-"""Workers in the same process as their API server, for one machine that is a whole cluster.
+"""Workers in the same process as their API server, for a cluster on one machine.
 
-They are ordinary workers with the rights of ordinary nodes; only the way is shorter: they call the API without a
-socket, and the API server reaches their endpoints without one. Other masters reach them by network, as this one
-reaches all other workers.
+They are ordinary workers with the rights of ordinary nodes, but they call the API without a socket, and the API
+server calls their endpoints without one. Other masters call them over the network, as this one calls all other
+workers.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ from rota.worker.worker_assembly import Worker
 
 _NODE: Final = "system:node:"
 _NODES: Final = "system:nodes"
-#: Of the certificates of workers in this process or beside it, which never leave the memory of this machine.
+#: The lifetime of workers' certificates, which are kept in memory only.
 LIFETIME_S: Final = 90 * DAY_S
 
 
 class Beyond(LogSource, WorkerStreams, UsageSource, Protocol):
-    """Reaches workers that are elsewhere."""
+    """Calls workers on other machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,22 +56,22 @@ class Listening:
 
     #: Where to listen.
     host: str
-    #: The address that nodes tell.
+    #: The address in the Nodes.
     address: str
-    #: Of the workers' certificates, which are kept fresh in `beside`.
+    #: The CA of the workers' certificates, which tasks of `beside` renew.
     authority: Authority
     beside: Supervisor
 
     def client(self, node: str) -> Identity:
-        """Who a worker is when it calls."""
+        """The client certificate of a worker."""
         return self._issued(node, Purpose.CLIENT)
 
     def serving(self, node: str) -> Identity:
-        """What a worker's endpoint shows."""
+        """The serving certificate of a worker's endpoint."""
         return self._issued(node, Purpose.SERVER)
 
     def context(self, node: str) -> ssl.SSLContext:
-        """TLS with a certificate of the node's own, which is kept fresh."""
+        """A TLS context with the node's certificate, which is renewed."""
         first = self.serving(node)
         made = contexts.server(first, client_authorities=self.authority.certificate_pem)
         renewal = Renewal(
@@ -93,12 +93,13 @@ class Listening:
 
 
 class LocalWorkers:
-    """The workers of this process, and the way to all others; a `LogSource`, `WorkerStreams` and a `UsageSource`."""
+    """Routes calls to the workers of this process and to all others; a `LogSource`, `WorkerStreams` and a
+    `UsageSource`."""
 
     def __init__(self, beyond: Beyond | None = None) -> None:
         self._beyond: Final = beyond or NoWorkers()
         self._workers: Final[dict[str, Worker]] = {}
-        #: Their endpoints for this process, which need no socket to listen on.
+        #: Their endpoints in this process, without sockets.
         self._endpoints: Final[dict[str, web.AppRunner]] = {}
 
     async def stream(self, request: LogRequest, /) -> AsyncIterator[bytes]:
@@ -150,7 +151,7 @@ class LocalWorkers:
     async def running(
         self, app: App, shares: Sequence[worker_assembly.Settings], *, listening: Listening
     ) -> AsyncIterator[list[str]]:
-        """Workers with these settings; their names."""
+        """Run workers with these settings; yields their names."""
         clock, rng = system.SystemClock(), system.rng()
         async with contextlib.AsyncExitStack() as parts:
             for share in shares:
@@ -177,7 +178,7 @@ class LocalWorkers:
 def shares(
     count: int, *, folder: Path, prefix: str | None, api_server: tuple[str, str], address: str
 ) -> list[worker_assembly.Settings]:
-    """Of so many workers, each with a folder in `folder` and with its share of the machine."""
+    """The settings of `count` workers, each with a folder in `folder` and a share of the machine's resources."""
     beginning = prefix if prefix is not None else _kept_name(folder)
     return [
         worker_assembly.Settings(
@@ -195,7 +196,7 @@ def shares(
 
 
 def _kept_name(folder: Path) -> str:
-    """What the names of this folder's workers begin with: the machine's name, and what no other folder has."""
+    """The name prefix of this folder's workers: the machine's name and a unique suffix per folder."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / "prefix"
     if not path.exists():

@@ -1,9 +1,9 @@
-"""A master's scheduler in a process of its own: what the master runs, and what runs in it.
+"""A master's scheduler in a separate process: the master's side, and the program of the process.
 
-Python works on one thing at a time in a process, so a scheduler beside its API server takes from it what it uses. On a
-machine with a second core it had better have that. It reaches the API as any scheduler does, over HTTP as a user of
-its own; what it needs to know for that comes over its standard input, and so do questions for explanations, a line of
-JSON each. Answers go back over its standard output. The end of its input is its end, so it does not outlive the master.
+A Python process uses one core, so a scheduler in the API server's process would slow the server down; a separate
+process uses the second core. It calls the API over HTTP as its own user, as any scheduler does. Its standard input
+carries the start message and requests for explanations and metrics, one line of JSON each; responses go to its
+standard output. It exits when its input closes, so it does not outlive the master.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ from rota.scheduler.service import Scheduler
 
 log = logs.get(__name__)
 
-#: An explanation of very many nodes is long.
+#: Limit of a line: an explanation of very many nodes is long.
 _LONGEST_LINE: Final = 64 * 1024 * 1024
-#: How long a scheduler may take to end its bindings and give up its lead.
+#: How long a scheduler may take to finish its bindings and release its lease.
 _FAREWELL_S: Final = 10.0
 _EXPLANATION_S: Final = 30.0
-#: Scrapers give up after ten seconds as a rule.
+#: Scrapers usually time out after ten seconds.
 _SCRAPE_S: Final = 5.0
 #: As for servers, see `assembly.run`.
 _GARBAGE_AFTER: Final = 20_000
@@ -48,15 +48,15 @@ _GONE: Final = "the scheduler's process has ended; ask again in a moment"
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scheduler is told: where the API is, who it is there, and how bound pods reach their workers."""
+    """The start message: the API's address, the credentials, and the dispatch mode."""
 
     server: str
     certificate_authority: bytes | None = None
     client: Identity | None = None
-    #: What workers on other machines are shown.
+    #: The client certificate for calls to workers on other machines.
     to_workers: Identity | None = None
     dispatch: str = dispatch_mode.PULL
-    #: Absolute paths of the scheduler configuration and of plugin files; the process follows them by itself.
+    #: Absolute paths of the scheduler configuration and of plugin files; the process watches them itself.
     scheduler_config: str = ""
     plugins: tuple[str, ...] = ()
 
@@ -69,7 +69,7 @@ class _Greeting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Explain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A further line: a pod to be explained."""
+    """A further line: a request to explain a pod."""
 
     number: int
     pod: dict[str, Any]
@@ -78,7 +78,7 @@ class _Explain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class _Scrape(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A further line: metrics are wanted, in the format of this `Accept` header."""
+    """A further line: a request for metrics, in the format of this `Accept` header."""
 
     number: int
     accept: str
@@ -88,7 +88,7 @@ _Question: TypeAlias = _Explain | _Scrape
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line back: number 0 says that the scheduler knows the cluster."""
+    """A response line; number 0 means that the scheduler has read the cluster."""
 
     number: int
     explanation: dict[str, Any] | None = None
@@ -103,14 +103,14 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class ProcessEndedError(Exception):
-    """A scheduler's process has ended though nobody asked it to."""
+    """A scheduler process has ended unexpectedly."""
 
 
 class SchedulerProcess:
     """The master's side. Also explains pods (`explanations.Explainer`)."""
 
     def __init__(self, start: Callable[[], Start], *, identity: str, clock: Clock) -> None:
-        """`start` is asked whenever a process starts."""
+        """`start` is called for each process start."""
         self._start: Final = start
         self._identity: Final = identity
         self._clock: Final = clock
@@ -126,7 +126,8 @@ class SchedulerProcess:
 
     async def run(self) -> None:
         """Run one process until cancelled; ProcessEndedError if it ends by itself. To be supervised."""
-        # a session of its own: what a terminal tells the master is not for the scheduler, which ends with its input
+        # a separate session, so that the terminal's signals go to the master only; the scheduler ends when its input
+        # closes
         command = (sys.executable, "-P", "-m", "rota.scheduler_process")
         process = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, limit=_LONGEST_LINE, start_new_session=True
@@ -146,11 +147,11 @@ class SchedulerProcess:
             await self._end(process)
 
     async def wait_synced(self) -> None:
-        """Until the scheduler knows the cluster."""
+        """Wait until the scheduler has read the cluster."""
         await self._synced.wait()
 
     async def explain(self, document: Mapping[str, Any], /, *, node: str, limit: int | None) -> dict[str, Any]:
-        """Explain a pod; an ApiError if that cannot be done."""
+        """Explain a pod; ApiError if that fails."""
         number = next(self._numbers)
         answer = await self._ask(_Explain(number=number, pod=dict(document), node=node, limit=limit), _EXPLANATION_S)
         if answer.explanation is None:
@@ -158,7 +159,7 @@ class SchedulerProcess:
         return answer.explanation
 
     async def metrics(self, accept: str) -> bytes:
-        """The figures of the process; nothing while it does not run or does not answer."""
+        """The metrics of the process; empty while it does not run or answer."""
         try:
             answer = await self._ask(_Scrape(number=next(self._numbers), accept=accept), _SCRAPE_S)
         except errors.ServiceUnavailable as error:
@@ -203,7 +204,7 @@ class SchedulerProcess:
 
 
 async def _run() -> None:
-    """Schedule until standard input ends."""
+    """Schedule until standard input closes."""
     lines = asyncio.StreamReader(limit=_LONGEST_LINE)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin.buffer)
@@ -250,7 +251,7 @@ async def _explained(explainer: LiveExplainer, question: _Explain) -> _Answer:
         found = await explainer.explain(question.pod, node=question.node, limit=question.limit)
     except errors.ApiError as refusal:
         return _refused(question, refusal)
-    except Exception as error:  # a question that cannot be answered must not cost the cluster its scheduler
+    except Exception as error:  # a failed request must not end the scheduler
         log.exception("explanation failed", error=error)
         return _refused(question, errors.internal_error("see the scheduler's log"))
     return _Answer(number=question.number, explanation=found)
@@ -261,7 +262,7 @@ def _refused(question: _Explain, why: errors.ApiError) -> _Answer:
 
 
 async def _say(answer: _Answer) -> None:
-    # in a thread: whoever reads may be slow, and the scheduler has other things to do
+    # in a thread: a slow reader must not block the scheduler
     await asyncio.to_thread(_put, _encode(answer) + b"\n")
 
 

@@ -1,10 +1,9 @@
-"""Workers of a master in a process of their own: what the master runs, and what runs in it.
+"""Workers of a master in a separate process: the master's side, and the program of the process.
 
-Python works on one thing at a time in a process, so agents beside their API server take from it what they use. On a
-machine with a second core they had better have that. They are ordinary workers, which call the API over TLS and are
-called over TLS; who they are comes over standard input, and so do pods that were just bound to them, a line of JSON
-each. The end of its input is the end of the process, so it does not outlive the master. Tasks do, as always: the next
-process finds them.
+A Python process uses one core, so agents in the API server's process would slow the server down; a separate process
+uses the second core. They are ordinary workers, which call the API over TLS and are called over TLS. Standard input
+carries their credentials and newly bound pods, one line of JSON each. The process exits when its input closes, so it
+does not outlive the master. Tasks do: the next process finds them.
 """
 
 import asyncio
@@ -32,13 +31,13 @@ from rota.worker.worker_assembly import Settings, Worker
 
 log = logs.get(__name__)
 
-#: A line may hold many pods.
+#: Limit of a line, which may have many pods.
 _LONGEST_LINE: Final = 64 * 1024 * 1024
-#: Pods that wait for a process that does not read are pulled instead.
+#: Limit of queued pods; further ones are pulled.
 _MOST_UNREAD: Final = 4 * 1024 * 1024
-#: How long workers may take to let go of what they do.
+#: How long workers may take to stop.
 _FAREWELL_S: Final = 10.0
-#: How long a process waits for the one before it, whose master was killed, to leave the workers' folders.
+#: How long a process waits for its predecessor, whose master was killed, to release the workers' folders.
 _SUCCESSION_S: Final = 20.0
 _LOOK_S: Final = 0.05
 #: As for servers, see `assembly.run`.
@@ -46,7 +45,7 @@ _GARBAGE_AFTER: Final = 20_000
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker: its settings, who it is when it calls, and what its endpoint shows."""
+    """One worker: its settings, its client certificate, and the certificate of its endpoint."""
 
     settings: Settings
     client: Identity
@@ -54,7 +53,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process is told first: where the API is, who is believed, and which workers to run."""
+    """The start message: the API's address, the trusted CA, and the workers to run."""
 
     server: str
     certificate_authority: bytes
@@ -64,14 +63,14 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Offer(msgspec.Struct, frozen=True):
-    """A further line: pods that were just bound to a node."""
+    """A further line: newly bound pods of a node."""
 
     node: str
     pods: list[dict[str, Any]]
 
 
 class _Word(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line back: the workers are there, or why they cannot be."""
+    """A response line: the workers are ready, or the error."""
 
     problem: str = ""
     remedy: str = ""
@@ -84,17 +83,17 @@ _word: Final = msgspec.json.Decoder(_Word).decode
 
 
 class ProcessEndedError(Exception):
-    """A process of workers has ended though nobody asked it to."""
+    """A worker process has ended unexpectedly."""
 
 
 class WorkerProcess:
     """The master's side. Also takes offers of pods (`dispatch.Local`)."""
 
     def __init__(self, *, clock: Clock, anew_after_s: float) -> None:
-        """A process is replaced after so long: before its certificates run out."""
+        """A process is replaced after this time, before its certificates expire."""
         self._clock: Final = clock
         self._anew_after_s: Final = anew_after_s
-        #: One that was begun and has not been told anything yet.
+        #: A process that was started and has no start message yet.
         self._spare: Process | None = None
         self._process: Process | None = None
         self._nodes: frozenset[str] = frozenset()
@@ -106,14 +105,15 @@ class WorkerProcess:
         return None if self._process is None else self._process.pid
 
     async def begin(self) -> None:
-        """Begin a process before it is known what to tell it: it has much to load."""
-        # a session of its own: what a terminal tells the master is not for workers, which end with their input
+        """Start a process before its start message is known, because its imports take long."""
+        # a separate session, so that the terminal's signals go to the master only; workers end when their input
+        # closes
         self._spare = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "rota.worker_process"), stdin=PIPE, stdout=PIPE, start_new_session=True
         )
 
     async def close(self) -> None:
-        """End a process that was begun and never needed."""
+        """End a process that was started and not used."""
         spare, self._spare = self._spare, None
         if spare is not None:
             await self._end(spare)
@@ -121,7 +121,7 @@ class WorkerProcess:
     async def run(self, start: Callable[[], Start]) -> None:
         """Run processes, one at a time, until cancelled; ProcessEndedError if one ends by itself. To be supervised.
 
-        `start` is asked whenever one starts.
+        `start` is called for each process.
         """
         while True:
             if self._spare is None:
@@ -137,7 +137,7 @@ class WorkerProcess:
                 await self._end(process)
 
     async def wait_ready(self) -> None:
-        """Until the workers are there; UserError if they cannot be."""
+        """Wait until the workers are ready; UserError if they fail."""
         await asyncio.shield(self._ready)
 
     def offer(self, node: str, pods: list[dict[str, Any]], /) -> bool:
@@ -170,7 +170,7 @@ class WorkerProcess:
 
 
 async def _run() -> None:
-    """Work until standard input ends, or until a worker cannot go on."""
+    """Run the workers until standard input closes, or until one fails."""
     lines = asyncio.StreamReader(limit=_LONGEST_LINE)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin.buffer)
@@ -208,7 +208,7 @@ async def _take_offers(lines: asyncio.StreamReader, workers: dict[str, Worker]) 
         offered = _offer(line)
         worker = workers.get(offered.node)
         if worker is not None:
-            # It came over this process' own input: no other incarnation can be meant.
+            # The offer came over this process's own input, so it names this incarnation.
             worker.offer(worker.incarnation, offered.pods)
 
 
@@ -234,7 +234,7 @@ async def _working(told: Start, member: Member, *, clock: Clock, rng: Rng) -> As
 
 
 async def _succeed(folder: Path, clock: Clock) -> None:
-    """Wait for a predecessor whose master was killed to leave: it ends by itself, but not at once."""
+    """Wait for a predecessor whose master was killed: it ends by itself, but not at once."""
     deadline = clock.monotonic() + _SUCCESSION_S
     while folders.is_held(folder) and clock.monotonic() < deadline:
         await clock.sleep(_LOOK_S)
@@ -247,7 +247,7 @@ def _say(word: _Word) -> None:
 
 
 def main() -> None:
-    """Run what standard input says."""
+    """Run the workers of the start message."""
     logs.configure(level="warning")
     gc.set_threshold(_GARBAGE_AFTER, *gc.get_threshold()[1:])
     with contextlib.suppress(errors.UserError):  # it was said

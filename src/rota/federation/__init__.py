@@ -1,5 +1,5 @@
-"""Many clusters as one, by Karmada's policies: what goes where, in which form, and what moves when a cluster fails.
+"""A federation of clusters with Karmada's policies: placement, overrides, status aggregation and failover.
 
-Everything in this room is a pure decision over wire objects: no I/O, clock or chance. `decide.py` is the way in that
-`rota federation decide` uses; each folder holds one subject, and `docs/adr` says how they fit together.
+Decisions are pure functions of wire objects, without I/O, clock or randomness; only `control` watches and writes.
+`decide.py` is the entry of `rota federation decide`. Each folder has one subject; see ADR 41.
 """

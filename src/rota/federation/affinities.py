@@ -1,4 +1,4 @@
-"""Cluster affinities, compiled: labels, fields, names and exclusions, of which all must agree."""
+"""Compiled cluster affinities: labels, fields, names and exclusions, all of which must match."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -52,7 +52,7 @@ class Affinity:
         self._fields = selectors.combine(found)
 
     def matches(self, cluster: Cluster) -> bool:
-        """Whether a cluster is meant."""
+        """Whether a cluster matches."""
         if not self._valid or cluster.name in self._excluded:
             return False
         if self._names is not None and cluster.name not in self._names:
@@ -78,5 +78,5 @@ def _zones_match(expression: Mapping[str, Any], zones: Sequence[str]) -> bool:
 
 
 def matches(affinity: Mapping[str, Any] | None, cluster: Cluster) -> bool:
-    """Whether a cluster is meant by an affinity of the wire; no affinity means every cluster."""
+    """Whether a cluster matches an affinity in wire form; no affinity matches every cluster."""
     return affinity is None or Affinity(affinity).matches(cluster)

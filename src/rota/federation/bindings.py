@@ -1,4 +1,4 @@
-"""What decisions read from the spec of a ResourceBinding, and the smallest changes that they make to it."""
+"""Accessors for the spec of a ResourceBinding, and small changes of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -16,7 +16,7 @@ WEIGHTED = "Weighted"
 
 
 def replicas(spec: Spec) -> int:
-    """How many replicas are wanted in all."""
+    """The desired number of replicas in all clusters."""
     return int(spec.get("replicas") or 0)
 
 
@@ -39,7 +39,7 @@ def is_workload(spec: Spec) -> bool:
 
 
 def scheduling_type(placement: Mapping[str, Any]) -> str:
-    """Duplicated (also where nothing is said) or Divided."""
+    """Duplicated (the default) or Divided."""
     strategy = placement.get("replicaScheduling")
     return DUPLICATED if strategy is None else strategy.get("replicaSchedulingType") or ""
 

@@ -1,4 +1,4 @@
-"""A member cluster as decisions see it: the parts of the wire object that they ask for again and again."""
+"""A member cluster as decisions see it: the fields of the wire object that they read often."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -47,5 +47,5 @@ class Cluster:
             for resource in enabled.get("resources") or ()
         )
         self.summary: Object | None = status.get("resourceSummary")
-        #: What field selectors see.
+        #: The fields of field selectors.
         self.fields = {name: value for name, value in (("provider", self.provider), ("region", self.region)) if value}

@@ -1,4 +1,4 @@
-"""Bindings of what other resources depend on: they carry who needs them and where, and follow those bindings."""
+"""Bindings of dependencies: they record the bindings that need them and their clusters, and follow them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias

@@ -1,4 +1,4 @@
-"""The one hash that names and tie-breaks use."""
+"""The hash of names and tie-breaks."""
 
 _PRIME = 16777619
 _BASIS = 2166136261

@@ -1,4 +1,4 @@
-"""Names of objects that a federation makes: bindings, Works, and what they belong to."""
+"""Names of objects that a federation creates: bindings, Works, and related objects."""
 
 from typing import Final
 

@@ -1,1 +1,1 @@
-"""FederatedHPA: how many replicas metrics of several clusters ask for, and how fast the number may follow. Pure."""
+"""FederatedHPA: the desired replicas from metrics of several clusters, and the limits of scaling rates. Pure."""

@@ -1,4 +1,4 @@
-"""The loops of a federation's control plane: they watch, call one decision each, and write what it says.
+"""The controllers of a federation's control plane: each watches, calls one decision, and writes the result.
 
-`federation.py` runs them all; each loop has a module. Decisions are in the other folders of the room.
+`federation.py` runs them all; each controller has a module. Decisions are in the other folders of the package.
 """

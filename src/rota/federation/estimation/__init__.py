@@ -1,1 +1,1 @@
-"""How much more a member cluster can hold: by its summary, by its resource models, or by its nodes. Pure."""
+"""Free capacity of a member cluster: by its summary, by its resource models, or by its nodes. Pure."""

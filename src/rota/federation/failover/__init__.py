@@ -1,1 +1,1 @@
-"""When a resource leaves a cluster, and how: taints, evictions, health of clusters and applications. Pure."""
+"""Eviction of resources from clusters: taints, graceful eviction, health of clusters and applications. Pure."""

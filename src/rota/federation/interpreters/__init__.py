@@ -1,4 +1,4 @@
-"""What a federation has to know about kinds: replicas, status, health, dependencies, what to keep, what to leave out.
+"""Rules by kind: replicas, status, health, dependencies, fields to retain and fields to remove.
 
-`native` holds the table of Kubernetes' own kinds. Functions take wire objects and give back new ones.
+`native` holds the table of Kubernetes' own kinds. Functions take wire objects and return new ones.
 """

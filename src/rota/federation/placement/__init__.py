@@ -1,1 +1,1 @@
-"""Which clusters a resource goes to, and how its replicas are divided over them. Pure."""
+"""Selection of clusters for a resource, and division of its replicas over them. Pure."""

@@ -1,1 +1,1 @@
-"""Policies: which one has a resource, what binding they make of it, and how it is changed for a cluster. Pure."""
+"""Policies: which policy claims a resource, its binding, and overrides per cluster. Pure."""

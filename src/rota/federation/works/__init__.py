@@ -1,1 +1,1 @@
-"""Works: what is sent to each cluster, and what comes back about it. Pure."""
+"""Works: the manifests of each cluster, and the status that it reports. Pure."""
