@@ -88,7 +88,8 @@ class Settings:
     #: The folder of this master's own files: the administrator's kubeconfig, and the encryption keys if not elsewhere.
     data: Path
     host: str = "127.0.0.1"
-    #: Names and addresses by which clients reach this master; the first is advertised. None to use `host`.
+    #: Names and addresses by which clients reach this master; the first is advertised. Empty to derive them from
+    #: `host`.
     advertise: tuple[str, ...] = ()
     #: None for the default port, or the next free one.
     port: int | None = None
