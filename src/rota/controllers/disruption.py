@@ -26,7 +26,7 @@ PODS: Final = ("", "v1", "pods")
 DISRUPTED_S: Final = 120.0
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _BY_NAMESPACE: Final = "namespace"
-#: Path of the desired number of pods, by the kind of the controller.
+#: Resources with a desired number of pods, by group and kind of the controller.
 _SCALES: Final = {
     ("apps", "ReplicaSet"): ("apps", "v1", "replicasets"),
     ("apps", "Deployment"): ("apps", "v1", "deployments"),

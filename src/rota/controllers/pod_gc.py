@@ -3,8 +3,8 @@
 A worker confirms a deletion by deleting the pod again with a grace period of zero. A worker that is gone, partitioned
 or broken never does, and its pods would block their namespace or a StatefulSet's next pod for ever. This controller
 removes such a pod: soon if its node is gone or not ready, later if the worker is healthy, because it will probably
-confirm. A worker that returns finds the pod gone and stops its processes. A pod with a tracking finalizer is marked
-failed first, because its controller would count it as running otherwise.
+confirm. A worker that returns finds the pod gone and stops its processes. A pod with finalizers is marked failed
+first, because its controller would count it as running otherwise.
 """
 
 from typing import Final

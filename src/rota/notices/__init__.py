@@ -1,1 +1,4 @@
-"""What brings notices in: a webhook, events about nodes, clouds' metadata endpoints. All of it ends on the node."""
+"""Sources of spot notices: a webhook, events about nodes, metadata endpoints of clouds. Each writes to the node.
+
+Nothing is evicted here: `rota.spot_control` acts on the nodes.
+"""

@@ -1,8 +1,8 @@
-"""The agent on a machine: asks its cloud's metadata endpoint, and marks its own node.
+"""The agent on a machine: polls its cloud's metadata endpoint, and taints its own node.
 
-What the endpoint says is what holds: a notice that it no longer has, three looks in a row, is taken back, if it was the
-agent's. An API server is only asked while there is a notice, so thousands of agents cost it nothing; and what could not
-be written is tried until it is. Nothing is kept but what was said last.
+The endpoint is authoritative: a notice that is missing in three polls in a row is withdrawn, if the agent wrote it. The
+API server gets requests only while there is a notice, so thousands of agents cost it nothing. Failed writes are
+retried. The only state is the last answer.
 """
 
 from collections.abc import Sequence
@@ -20,17 +20,17 @@ from rota.notices.clouds.cloud_provider import AGENT, Cloud, CloudError
 
 log = logs.get(__name__)
 
-#: Looks in a row without a notice before one is taken back: an endpoint may stumble.
+#: Polls in a row without a notice before it is withdrawn, because an endpoint may fail briefly.
 _CALM_LOOKS: Final = 3
-#: Machines that were started together should not ask together.
+#: Jitter, so that machines that started together do not poll together.
 _JITTER: Final = 0.2
-#: An endpoint that fails is asked less and less often, but still often enough to hear of an end in time.
+#: A failing endpoint is polled with backoff, but often enough to see a notice in time.
 _FAILING: Final = Policy(initial_s=1.0, cap_s=15.0)
 _UNHEARD: Final = Policy(initial_s=0.5, cap_s=5.0)
 
 
 class Agent:
-    """Looks after one node."""
+    """Polls for one node."""
 
     def __init__(
         self,
@@ -51,18 +51,18 @@ class Agent:
         self._every_s: Final = every_s
         self.metrics: Final = metrics or Metrics("spot_agent", process=True)
         self._looks: Final = self.metrics.counter("looks_total", "Questions to the cloud's endpoint.", ("outcome",))
-        #: What was written on the node.
+        #: What was written to the node.
         self._told: frozenset[str] = frozenset()
-        #: Whether the node may say what the endpoint does not: one before us may have written it.
+        #: Whether the node may have a notice that the endpoint does not report, written by a former agent.
         self._unsure = True
-        #: For how many looks that is so.
+        #: For how many polls that was so.
         self._missed = 0
         self._problem = ""
-        #: Whether the endpoint's last answer could be used.
+        #: Whether the endpoint's last answer was usable.
         self.healthy = False
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Poll until cancelled."""
         failing, unheard = Backoff(_FAILING, self._rng), Backoff(_UNHEARD, self._rng)
         while True:
             begun = self._clock.monotonic()
@@ -82,12 +82,12 @@ class Agent:
             await self._clock.sleep(max(0.0, pause - (self._clock.monotonic() - begun)))
 
     async def _tell(self, said: Sequence[Announcement]) -> bool:
-        """Have the node say what the endpoint says; False if it does not yet."""
+        """Make the node agree with the endpoint; False if that is not done yet."""
         holds = frozenset(one.mark for one in said)
         try:
             for one in said:
                 again = one.mark in self._told
-                # a node that was deleted and made anew has to be told again while its machine goes
+                # a node that was deleted and recreated needs the notice again
                 if not again or one.kind is Kind.TERMINATION:
                     if await self._announcer.announce(self._node, one, again=again) is Verdict.UNKNOWN:
                         return False
@@ -113,7 +113,7 @@ class Agent:
     def _failed(self, problem: str) -> None:
         self._looks.labels("failed").inc()
         self.healthy = False
-        # once, and not every few seconds
+        # logged once, not at every poll
         if problem != self._problem:
             self._problem = problem
             log.warning("metadata endpoint cannot be read", node=self._node, problem=problem)

@@ -1,9 +1,9 @@
-"""What a source has to say about a machine, and what becomes of that on its node: decisions only.
+"""What a source reports about a machine, and what is written to its node. Decisions only.
 
-Whatever the source, a notice ends as the same marks: our taint with the provider for its value, an annotation with the
-time at which the machine ends, and the ids of what was heard. They are the only memory. What was heard before is
-known, whoever asks and after whatever restart; a time is only ever made tighter; what was said about another machine of
-the same name, or is long over, is not written.
+Every source's notice is written in the same form: Rota's taint with the provider as its value, an annotation with the
+deadline, and the ids of received messages. The node is the only record. Repeated messages are recognized by any process
+and after any restart. A deadline is only ever moved earlier. Messages about a former machine of the same name, or with
+a deadline long past, are not written.
 """
 
 import enum
@@ -16,44 +16,44 @@ from rota.api import meta, times
 from rota.spot import timestamps
 from rota.spot.node_signals import AT_RISK, TERMINATES_AT, TERMINATING
 
-#: Which source wrote the mark; only a source that looks again and again takes its own mark back by itself.
+#: The source that wrote the taint; only a polling source withdraws its own notice by itself.
 SAID_BY: Final = "rota.dev/notice-from"
-#: The ids of what was heard last.
+#: The ids of the last messages.
 HEARD: Final = "rota.dev/notices-heard"
 
-#: A node is changed and its events are listed for as long as anybody would repeat them; more would only make it large.
+#: The number of ids that are kept: enough to recognize repeated messages, without making the node large.
 _MOST_HEARD: Final = 16
-#: A machine that should have ended so long ago has not: the notice is about something else.
+#: If a machine should have ended this long ago, the notice is about something else.
 _LATE_S: Final = 60.0
-#: Times of clouds and API servers differ, and those of nodes have no parts of seconds.
+#: Tolerance: clocks of clouds and API servers differ, and timestamps of nodes have whole seconds.
 _SKEW_S: Final = 2.0
 
 
 class Kind(enum.Enum):
-    """What is said."""
+    """The kind of a message."""
 
-    #: The machine will be taken away.
+    #: The machine will be reclaimed.
     TERMINATION = "termination"
-    #: It may be taken away sooner than others.
+    #: It has an elevated risk of being reclaimed.
     RISK = "risk"
     #: It stays after all.
     WITHDRAWN = "withdrawn"
 
 
-#: The taints of what is said.
+#: The taint of each kind.
 _KEYS: Final[Mapping[Kind, str]] = {Kind.TERMINATION: TERMINATING, Kind.RISK: AT_RISK}
 
 
 class Verdict(enum.Enum):
-    """What became of it."""
+    """What was done with a message."""
 
     MARKED = "marked"
-    #: It was heard before, or says nothing new.
+    #: It was received before, or contains nothing new.
     KNOWN = "known"
     WITHDRAWN = "withdrawn"
-    #: The time that it tells is over.
+    #: Its deadline is past.
     LATE = "late"
-    #: It was said about a machine that had this node's name before.
+    #: It is about a former machine with this node's name.
     FORMER = "former"
     #: There is no such node.
     UNKNOWN = "unknown"
@@ -61,32 +61,33 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """What a source says about one machine."""
+    """A message of a source about one machine."""
 
     kind: Kind
-    #: `webhook`, `event`, `agent`: who brought it, for logs, figures and withdrawals.
+    #: `webhook`, `event` or `agent`; for logs, metrics and withdrawals.
     source: str
     provider: str = ""
-    #: When the machine ends, in seconds since 1970; None if that was not told.
+    #: When the machine ends, in seconds since 1970; None if unknown.
     deadline: float | None = None
-    #: When it was said; None if that was not told.
+    #: When it was sent; None if unknown.
     said_at: float | None = None
-    #: What tells this notice from others about the same machine, however often it is repeated; empty if nothing does.
+    #: Distinguishes this notice from others about the same machine, and is equal in repetitions; empty if there is
+    #: none.
     id: str = ""
-    #: The node's uid, if it was told.
+    #: The node's uid, if it was given.
     uid: str = ""
-    #: Whether the machine itself was named, and not only a node, whose name may pass on to another.
+    #: Whether the machine itself was named, and not only a node, whose name may be reused.
     exact: bool = False
-    #: Of a withdrawal: it takes back what its own source said and nothing else,
+    #: Of a withdrawal: it withdraws only what its own source wrote,
     own: bool = False
-    #: and that may be said again;
+    #: and that may be reported again;
     forgets: bool = False
-    #: but not what holds.
+    #: except for these kinds, which still hold.
     keeps: frozenset[Kind] = frozenset()
 
     @property
     def mark(self) -> str:
-        """The id as it stands on a node; empty if there is none."""
+        """The id as written on a node; empty if there is none."""
         if not self.id:
             return ""
         return f"{self.source}/{hashlib.sha256(self.id.encode()).hexdigest()[:16]}"
@@ -94,7 +95,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of an announcement, and the patch of the node if there is something to write."""
+    """What is done with an announcement, and the node's patch if there is something to write."""
 
     verdict: Verdict
     patch: dict[str, Any] | None = None
@@ -102,7 +103,7 @@ class Decision:
 
 
 def decide(node: Mapping[str, Any], said: Announcement, *, now: float, lead: float) -> Decision:
-    """What to write on a node for what was said; `lead`: how long its provider's machines have left."""
+    """The patch of a node for an announcement; `lead` is how long the provider's machines have left."""
     if _former(node, said):
         return Decision(Verdict.FORMER)
     heard = _heard(node)
@@ -118,19 +119,19 @@ def decide(node: Mapping[str, Any], said: Announcement, *, now: float, lead: flo
 
 
 def told(node: Mapping[str, Any], kind: Kind) -> bool:
-    """Whether a node has our mark for a kind of notice."""
+    """Whether a node has Rota's taint for a kind of notice."""
     return any(one.get("key") == _KEYS[kind] for one in _taints(node))
 
 
 def said_by(node: Mapping[str, Any]) -> str:
-    """The source whose mark a node has; empty if there is none."""
+    """The source of a node's notice; empty if there is none."""
     return str((node["metadata"].get("annotations") or {}).get(SAID_BY) or "")
 
 
 def _terminating(
     node: Mapping[str, Any], said: Announcement, heard: Sequence[str], *, now: float, lead: float
 ) -> Decision:
-    # nobody speaks in the future, whatever a clock says
+    # a time in the future is a clock error
     begun = min(said.said_at, now) if said.said_at is not None else now
     deadline = said.deadline if said.deadline is not None else begun + lead
     if deadline < now - _LATE_S:
@@ -171,7 +172,7 @@ def _withdrawn(node: Mapping[str, Any], said: Announcement, heard: Sequence[str]
 
 
 def _remembered(node: Mapping[str, Any], said: Announcement, heard: Sequence[str]) -> dict[str, Any] | None:
-    """The patch that only takes down that something was heard."""
+    """The patch that only records the message id."""
     return _patch(node, said, heard, _taints(node), {}) if said.mark else None
 
 
@@ -186,7 +187,7 @@ def _patch(
     remembered = [*heard, said.mark][-_MOST_HEARD:] if said.mark else list(heard)
     if remembered != _heard(node):
         changed[HEARD] = ",".join(remembered) or None
-    # taints are one list: whoever changed it meanwhile must not be undone; nor may another machine get ours
+    # taints are one list: concurrent changes must not be reverted, and another machine must not get the taint
     metadata = {
         "uid": meta.uid(node),
         "resourceVersion": node["metadata"]["resourceVersion"],
@@ -210,7 +211,7 @@ def _heard(node: Mapping[str, Any]) -> list[str]:
 
 
 def _former(node: Mapping[str, Any], said: Announcement) -> bool:
-    """Whether something was said about a machine that had the node's name before."""
+    """Whether a message is about a former machine with the node's name."""
     if said.uid:
         return said.uid != meta.uid(node)
     created = timestamps.find(node["metadata"].get("creationTimestamp") or "")

@@ -1,8 +1,8 @@
-"""Writes what was said about a machine on its node: the one way by which every source's notices come in.
+"""Writes announcements to nodes; all sources use it.
 
-Several processes may hear the same; a node is changed only as it was read, so one of them writes and the others find it
-known. Each thing that was said makes one line in the log and one count, whatever became of it. A dry run sends its
-patches as dry runs.
+Several processes may receive the same message. Writes are conditional on the version that was read, so one of them
+writes and the others find the message recorded. Every message is logged once and counted, with its result. A dry run
+sends its patches with `dryRun`.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from rota.spot.node_signals import NodeSignals
 log = logs.get(__name__)
 
 NODES: Final = ("", "v1", "nodes")
-#: How often a node that others change meanwhile is read again.
+#: Attempts to patch a node when writes conflict.
 _ATTEMPTS: Final = 6
-#: Requests under way at once: as many as an API server bears, whatever the number of notices.
+#: Concurrent requests, independent of the number of notices.
 _AT_ONCE: Final = 32
 _TIMEOUT_S: Final = 10.0
 
 
 class Announcer:
-    """Marks nodes for what is said about them."""
+    """Writes announcements to nodes."""
 
     def __init__(
         self, client: Client, marks: NodeSignals, *, clock: Clock, metrics: Metrics | None = None, dry_run: bool = False
@@ -45,9 +45,9 @@ class Announcer:
         )
 
     async def announce(self, node: str, said: Announcement, *, sender: str = "", again: bool = False) -> Verdict:
-        """Write something on a node; what an API server refuses, or its silence, is the caller's to wait for.
+        """Write an announcement to its node; errors of the API server are raised, and the caller retries.
 
-        `again`: the caller makes sure of what it has said; that is not told twice.
+        `again`: the caller repeats what it announced before; that is not logged again.
         """
         async with self._places:
             decision = await self._write(node, said)

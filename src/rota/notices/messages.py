@@ -1,13 +1,13 @@
-"""What a webhook is sent, and what it says: our own form and those of the clouds.
+"""Parses webhook requests: Rota's own form and those of the clouds. Pure.
 
-* ours: `{"node" | "providerID" | "instance", "kind", "deadline" | "in", "provider", "id", "uid", "time"}`, one or many
+* Rota: `{"node" | "providerID" | "instance", "kind", "deadline" | "in", "provider", "id", "uid", "time"}`, one or many
   under `notices`, bare or as the data of a CloudEvent of type `dev.rota.notice`;
 * AWS: EventBridge's events about spot interruptions, rebalance recommendations and ending instances;
 * Google Cloud: the audit log's entry about a preempted instance, bare or pushed by Pub/Sub;
 * Azure: the document of Scheduled Events.
 
-Nothing that comes in is trusted: what does not have one of these forms is `Malformed`, in words that say where. What
-has one but is no notice is nothing at all. Pure.
+Input is not trusted: any other form is `Malformed`, with a message that says where. A valid message that is not a
+notice is ignored.
 """
 
 import base64
@@ -25,11 +25,11 @@ from rota.spot import timestamps
 from rota.spot.node_signals import NodeSignals
 
 WEBHOOK: Final = "webhook"
-#: The type of a CloudEvent whose data has our own form.
+#: The type of a CloudEvent whose data has Rota's form.
 CLOUD_EVENT: Final = "dev.rota.notice"
-#: More machines than any cloud takes away in one message.
+#: The largest number of notices in one request.
 MOST: Final = 1000
-#: A deadline further away than a notice reaches is a mistake in somebody's clock or units.
+#: A deadline further in the future is an error of clock or unit.
 _LONGEST_S: Final = 7 * 86_400.0
 
 _Text = Annotated[str, msgspec.Meta(max_length=512)]
@@ -37,17 +37,17 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 
 
 class Malformed(ValueError):
-    """What came in is no notice in any form that we know."""
+    """The request has no supported form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Which machine is meant: by the name of its node, or by what its cloud calls it."""
+    """The machine of a notice: by the name of its node, or by its name in the cloud."""
 
     node: str = ""
     #: The node's `spec.providerID`.
     provider_id: str = ""
-    #: The last part of it, as clouds name instances in messages.
+    #: The last part of it, by which clouds name instances in messages.
     instance: str = ""
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is said about one machine."""
+    """A notice about one machine."""
 
     machine: Machine
     said: Announcement
@@ -98,7 +98,7 @@ class _LogEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ScheduledEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One of Azure's."""
+    """One event of Azure."""
 
     id: _Text = msgspec.field(name="EventId")
     type: _Text = msgspec.field(name="EventType")
@@ -113,7 +113,7 @@ class ScheduledEvents(msgspec.Struct, frozen=True, kw_only=True):
     events: Annotated[list[_ScheduledEvent], msgspec.Meta(max_length=MOST)] = msgspec.field(name="Events")
 
     def about(self, source: str) -> Iterator[tuple[str, Announcement]]:
-        """What is said about which machine, each by its name at Azure."""
+        """The notices in it, each with the machine's name at Azure."""
         for one in self.events:
             kind = AZURE.get(one.type)
             if kind is None or one.status not in {"", "Scheduled", "Started"}:
@@ -127,14 +127,14 @@ class ScheduledEvents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Event(enum.Enum):
-    """EventBridge's types of events that say something about a machine's end."""
+    """EventBridge's event types about the end of a machine."""
 
     INTERRUPTION = "EC2 Spot Instance Interruption Warning"
     REBALANCE = "EC2 Instance Rebalance Recommendation"
     STATE = "EC2 Instance State-change Notification"
 
 
-#: What the types of Azure's events mean; a frozen machine goes on.
+#: The meaning of Azure's event types; a frozen machine continues.
 AZURE: Final[Mapping[str, Kind]] = {
     "Preempt": Kind.TERMINATION,
     "Terminate": Kind.TERMINATION,
@@ -146,11 +146,11 @@ _PREEMPTED: Final = "compute.instances.preempted"
 
 
 def read(body: bytes, headers: Mapping[str, str], *, marks: NodeSignals, now: float) -> list[Message]:
-    """What a request says; `Malformed` if that cannot be known. Header names are in lower case."""
+    """The notices in a request; `Malformed` if it has no supported form. Header names are in lower case."""
     try:
         document = msgspec.json.decode(body)
         if headers.get("ce-specversion"):
-            # the binary form of a CloudEvent: what it is about stands in headers
+            # the binary form of a CloudEvent: its attributes are headers
             attributes = {name: headers.get(f"ce-{name}", "") for name in ("id", "source", "type", "time")}
             document = {"specversion": headers["ce-specversion"], **attributes, "data": document}
         found = list(_messages(document, now))
@@ -223,7 +223,7 @@ def _own(data: Any, now: float, *, id_: str = "", time: str = "") -> Iterator[Me
 
 
 def _made_up(notice: _Own) -> str:
-    """What tells a notice without an id from others: when the machine ends. Without that, nothing does."""
+    """The id of a notice without one: its deadline. Without a deadline there is none."""
     return f"{notice.kind.value} {notice.deadline}" if notice.deadline else ""
 
 
@@ -251,7 +251,7 @@ def _event_bridge(event: _EventBridge) -> Iterator[Message]:
 
 
 def _pushed(message: Mapping[str, Any]) -> Iterator[Message]:
-    """What Pub/Sub pushes: an entry of the audit log, wrapped."""
+    """A Pub/Sub push message: an audit log entry, wrapped."""
     try:
         entry = msgspec.json.decode(base64.b64decode(str(message.get("data") or ""), validate=True))
     except (binascii.Error, ValueError):

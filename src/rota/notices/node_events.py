@@ -1,8 +1,8 @@
-"""Events about nodes as a source of notices: termination handlers and clouds' agents say it there, if nowhere else.
+"""Events about nodes as a source of notices: some termination handlers and cloud agents report only there.
 
-Which reasons mean what is in the table of marks. An event counts from when it was last seen; one that is listed again,
-counted up or seen after a restart has the uid of the notice that it was, and the node remembers it. Only events in the
-namespace where those about nodes are kept are heard: whoever may write there may say so.
+The table of signals says which reasons mean what. An event counts from when it was last seen. One that is listed again,
+counted up or seen after a restart has the uid of the same notice, and the node records it. Only events in the namespace
+of cluster-scoped objects are read, so permission to write there is permission to report.
 """
 
 import math
@@ -27,10 +27,10 @@ from rota.spot.node_signals import Means, NodeSignal, NodeSignals, Place
 log = logs.get(__name__)
 
 EVENTS: Final = ("", "v1", "events")
-#: Where events about what has no namespace are kept.
+#: The namespace of events about cluster-scoped objects.
 NAMESPACE: Final = "default"
 SOURCE: Final = "event"
-#: A machine that goes does not wait longer for an API server that comes back.
+#: The longest retry interval while the API server is away, because a deadline does not wait.
 _PATIENCE: Final = Policy(initial_s=0.1, cap_s=5.0)
 _AT_ONCE: Final = 8
 _ABOUT_NODES: Final = Selection(fields="involvedObject.kind=Node")
@@ -38,7 +38,7 @@ _KINDS: Final[Mapping[Means, Kind]] = {Means.NOTICE: Kind.TERMINATION, Means.RIS
 
 
 def read(event: Mapping[str, Any], marks: NodeSignals) -> tuple[str, Announcement] | None:
-    """What an event says about which node; None if it says nothing about a machine's end."""
+    """The notice in an event, and its node; None if the event is not about the end of a machine."""
     about = event.get("involvedObject") or {}
     if about.get("kind") != "Node" or not about.get("name"):
         return None
@@ -51,7 +51,7 @@ def read(event: Mapping[str, Any], marks: NodeSignals) -> tuple[str, Announcemen
     written = timestamps.find(str(event.get("message") or ""))
     deadline = None
     if mark.means is Means.NOTICE and said_at is not None:
-        # a time before that of the event itself is when something began, not when it ends
+        # a time before that of the event itself is a start time, not a deadline
         deadline = written if written is not None and written >= said_at else None
         if deadline is None and mark.lead is not None:
             deadline = said_at + mark.lead
@@ -62,7 +62,7 @@ def read(event: Mapping[str, Any], marks: NodeSignals) -> tuple[str, Announcemen
         deadline=deadline,
         said_at=said_at,
         id=meta.uid(event),
-        # kubelets, and some who copy them, give the name for the uid
+        # kubelets and some other tools set the uid to the name
         uid="" if uid == node else uid,
     )
     return node, said
@@ -72,7 +72,7 @@ def _mark(event: Mapping[str, Any], marks: NodeSignals) -> NodeSignal | None:
     reason = str(event.get("reason") or "")
     component = str((event.get("source") or {}).get("component") or event.get("reportingComponent") or "")
     found = [mark for mark, _ in marks.find(Place.EVENT, {reason: component}) if mark.means in _KINDS]
-    # where a reason means two things, the graver one holds
+    # if a reason has two meanings, the more severe one holds
     return min(found, key=lambda mark: (mark.means is not Means.NOTICE, mark.lead or math.inf), default=None)
 
 
@@ -87,7 +87,7 @@ def _times(event: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class NodeEvents:
-    """Follows events, and announces what they say. Several at once do no harm."""
+    """Watches events, and announces the notices in them. Several processes may run it."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class NodeEvents:
         self._events.add_handler(self._changed)
 
     async def run(self) -> None:
-        """Listen until cancelled."""
+        """Watch until cancelled."""
         async with tasks.Supervisor("node events", clock=self._clock, rng=self._rng) as running:
             running.start("events", self._events.run)
             running.start("work", self._work)
@@ -130,7 +130,7 @@ class NodeEvents:
         return read(event, self._marks)
 
     def _changed(self, _: Key, old: tuple[str, Announcement] | None, new: tuple[str, Announcement] | None) -> None:
-        # counted up, it is the same notice
+        # an event that is counted up is the same notice
         if new is not None and (old is None or old[1].id != new[1].id):
             self._queue.add(new)
 

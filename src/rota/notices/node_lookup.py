@@ -1,6 +1,7 @@
-"""Which node is which machine, by what its cloud calls it, and which was to end and has not: a small copy of nodes.
+"""Finds nodes by the name of their machine in the cloud, and nodes that outlived their deadline: a small cache of
+nodes.
 
-`spec.providerID` says it, in a form of each cloud's own: `aws:///us-east-1a/i-0abc`, `gce://project/zone/name`,
+`spec.providerID` has a form of each cloud's own: `aws:///us-east-1a/i-0abc`, `gce://project/zone/name`,
 `azure:///subscriptions/.../virtualMachineScaleSets/pool/virtualMachines/3` for the machine `pool_3`.
 """
 
@@ -23,9 +24,9 @@ from rota.spot.node_signals import TERMINATES_AT
 
 _BY_MACHINE: Final = "machine"
 _SETS: Final = "virtualmachinescalesets"
-#: A machine that is there so long after its end has not ended,
+#: A machine that exists this long after its deadline has not ended,
 _SURVIVED_S: Final = 600.0
-#: if it was heard of since: kubelets tell every five minutes that they are well.
+#: if it has reported since: kubelets report every five minutes.
 _ALIVE_S: Final = 120.0
 
 
@@ -54,7 +55,7 @@ class _Status(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Node(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of a node."""
+    """The cached part of a node."""
 
     metadata: _Metadata
     spec: _Spec = _Spec()
@@ -62,21 +63,21 @@ class _Node(msgspec.Struct, frozen=True, gc=False):
 
 
 def names(provider_id: str) -> Iterable[str]:
-    """By what a machine is known, in lower case: its whole id, and what its cloud calls it."""
+    """The names of a machine, in lower case: its whole id, and its name in the cloud."""
     if not provider_id:
         return ()
     whole = provider_id.lower()
     _, _, path = whole.partition("://")
     parts = [one for one in path.split("/") if one]
     found = {whole, *parts[-1:]}
-    # a machine of a set has its number for a name; messages have both
+    # a machine of a scale set is named by its number; messages contain set and number
     if len(parts) >= 4 and parts[-4] == _SETS:
         found = {whole, f"{parts[-3]}_{parts[-1]}"}
     return found
 
 
 class Machines:
-    """Follows nodes, and finds them by their machines."""
+    """Watches nodes, and finds them by their machines."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng) -> None:
         self._informer: Final = Informer[_Node](
@@ -90,18 +91,18 @@ class Machines:
 
     @property
     def synced(self) -> bool:
-        """Whether all nodes are known."""
+        """Whether all nodes have been listed."""
         return self._informer.synced
 
     def find(self, machine: Machine) -> list[str]:
-        """The nodes that may be meant: more than one where a name was given twice."""
+        """The nodes that match: more than one where a name was used twice."""
         if machine.node:
             return [machine.node]
         wanted = (machine.provider_id or machine.instance).lower()
         return sorted(one.metadata.name for one in self._informer.cache.indexed(_BY_MACHINE, wanted))
 
     def survivors(self, *, now: float) -> list[tuple[str, str]]:
-        """Nodes whose machines were to end long ago and run all the same; with the source that said so of each."""
+        """Nodes whose deadline is long past and that still run, each with the source of its notice."""
         found = []
         for node in self._informer.cache.values():
             told = node.metadata.annotations
@@ -114,7 +115,7 @@ class Machines:
 
 
 def _alive_since(node: _Node, moment: float) -> bool:
-    """Whether a node has told after a moment that it is ready."""
+    """Whether a node has reported Ready after a time."""
     for one in node.status.conditions or ():
         if one.type == "Ready" and one.status == "True":
             heard_at = timestamps.find(one.heard_at or "")

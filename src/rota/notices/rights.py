@@ -1,16 +1,16 @@
-"""What sources of notices do at an API server, as rights."""
+"""The permissions that the sources of notices need."""
 
 from typing import Final
 
 from rota.client.rights import Right, table
 from rota.notices.node_events import NAMESPACE
 
-#: To find machines, and to mark their nodes.
+#: To find machines, and to taint their nodes.
 MARKING: Final = table("get,list,watch,patch", "nodes")
-#: To hear what events say about nodes.
+#: To watch events about nodes.
 EVENTS: Final = table("list,watch", "events", namespace=NAMESPACE, loses="notices that only events tell")
 
 
 def needed_by_agent(node: str) -> tuple[Right, ...]:
-    """All that an agent uses: its own node and nothing else."""
+    """The permissions of an agent: only its own node."""
     return table("get,patch", "nodes", name=node)

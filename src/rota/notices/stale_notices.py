@@ -1,7 +1,7 @@
-"""Takes back notices that did not come true: machines that run on long after they were to end.
+"""Withdraws notices of machines that still run long after their deadline.
 
-Webhooks and events say once that a machine goes, and hardly ever that it stays: one that was only stopped comes back
-under its old name, and would take no pods for ever. What an agent or a person said is theirs to take back.
+Webhooks and events report once that a machine ends, and hardly ever that it stays. A machine that was only stopped
+returns with its old name, and would take no pods for ever. Notices of an agent or a user are not withdrawn here.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ _EVERY_S: Final = 60.0
 
 
 class StaleNoticeReaper:
-    """Looks for them every minute or so. Several at once do no harm."""
+    """Checks about once a minute. Several processes may run it."""
 
     def __init__(self, machines: Machines, announcer: Announcer, *, clock: Clock, rng: Rng) -> None:
         self._machines: Final = machines
@@ -30,7 +30,7 @@ class StaleNoticeReaper:
         self._rng: Final = rng
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             await self._clock.sleep(_EVERY_S * (0.5 + self._rng.random()))
             for node, source in self._machines.survivors(now=self._clock.now()):

@@ -1,8 +1,8 @@
-"""The webhook: `POST /notices` with what `rota.notices.messages` reads, from those who have the token.
+"""The webhook: `POST /notices` with a body that `rota.notices.messages` parses, authenticated by a token.
 
-Whoever hears it writes it: any of several processes may be asked, whether it leads or not, since the node is the memory
-and what is known is not written twice. So a sender that is not sure repeats its request, and no harm is done. Answers
-tell what became of each notice; 404: no such node; 503: ask again.
+Every process that receives a notice writes it, whether it leads or not, because the node is the record and repeated
+messages are recognized. A sender may therefore repeat a request. The answer reports the result of each notice; 404: no
+such node; 503: try again.
 """
 
 import asyncio
@@ -35,19 +35,19 @@ log = logs.get(__name__)
 
 PATH: Final = "/notices"
 _MOST_BYTES: Final = 256 * 1024
-#: A token that could be guessed is none.
+#: The shortest token that is accepted.
 _SHORTEST_TOKEN: Final = 16
-#: How long one who sends slowly may take.
+#: The time limit of a request, against slow senders.
 _READ_S: Final = 10.0
 _AGAIN_S: Final = "5"
-#: What a sender should do about a request none of whose machines is known: look at what it sends.
+#: Answered with 404: the sender should check what it sends.
 _GONE: Final = frozenset({Verdict.UNKNOWN})
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class Token:
-    """A secret in a file, which may be exchanged while we run."""
+    """A secret in a file, which may be replaced at run time."""
 
     def __init__(self, path: Path) -> None:
         self._path: Final = path
@@ -55,7 +55,7 @@ class Token:
         self.read()
 
     def read(self) -> bytes:
-        """The secret; UserError if there is none that can be used."""
+        """The secret; UserError if there is no usable one."""
         try:
             changed = self._path.stat().st_mtime_ns
             if changed != self._known[0]:
@@ -70,7 +70,7 @@ class Token:
         return secret
 
     def matches(self, authorization: str) -> bool:
-        """Whether an Authorization header shows the secret."""
+        """Whether an Authorization header contains the secret."""
         scheme, _, shown = authorization.partition(" ")
         try:
             secret = self.read()
@@ -82,16 +82,16 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """Where notices are taken, and from whom."""
+    """Address and token of the webhook."""
 
     address: Address
-    #: Without one everybody who reaches it is believed.
+    #: Without a token, every sender is accepted.
     token: Token | None
     tls: ssl.SSLContext | None
 
 
 class Webhook:
-    """Answers those who send notices."""
+    """Handles the requests."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Webhook:
         token: Token | None,
         metrics: Metrics | None = None,
     ) -> None:
-        """Without a token everybody who reaches it is believed."""
+        """Without a token, every sender is accepted."""
         self._announcer: Final = announcer
         self._machines: Final = machines
         self._marks: Final = marks
@@ -114,7 +114,7 @@ class Webhook:
         )
 
     def application(self) -> web.Application:
-        """The pages."""
+        """The HTTP application."""
         app = web.Application(client_max_size=_MOST_BYTES)
         app.router.add_post(PATH, self._page)
         return app
@@ -152,7 +152,7 @@ class Webhook:
         results = [{"machine": str(one.machine), **answer} for one, (_, answer) in zip(found, answers, strict=True)]
         codes = {code for code, _ in answers}
         if codes & {409, 503} or codes == {404}:
-            # what is known by now is known when it is sent again
+            # notices that were written are recognized when the request is repeated
             code = max(codes & {409, 503}, default=404)
             problem = next(answer["error"] for one, answer in answers if one == code)
             return code, {"error": problem, "notices": results}
@@ -176,7 +176,7 @@ class Webhook:
 
 @contextlib.asynccontextmanager
 async def serving(webhook: Webhook, hook: Hook) -> AsyncIterator[str]:
-    """Serve until the block is left; the URL to send notices to. Port 0 takes a free one."""
+    """Serve until the block is left; yields the URL for notices. Port 0 takes a free one."""
     host, port = hook.address
     runner = web.AppRunner(webhook.application(), access_log=None, shutdown_timeout=2.0)
     await runner.setup()
@@ -194,5 +194,5 @@ async def serving(webhook: Webhook, hook: Hook) -> AsyncIterator[str]:
 
 
 def _bytes(header: str) -> bytes:
-    """A header as it came: what is no UTF-8 stands in its text as halves of characters, which nothing else takes."""
+    """The bytes of a header: bytes that are not UTF-8 are lone surrogates in its text, which other codecs refuse."""
     return header.encode(errors="surrogateescape")

@@ -1,1 +1,5 @@
-"""Functions as tasks: `rota.task`, `rota.pipeline`, `rota.Client`. What is public is named in `rota/__init__.py`."""
+"""The Python API: `rota.task`, `rota.pipeline`, `rota.Client`. Public names are listed in `rota/__init__.py`.
+
+`clients`, `sessions` and `futures` submit calls and return results; `pipelines` and `pipeline_builder` build Pipelines;
+`task_runner` is the program that runs inside a task.
+"""

@@ -1,12 +1,12 @@
-"""The client: functions sent to a cluster, and futures of what they return.
+"""The client: submits functions to a cluster and returns futures.
 
     with rota.Client() as client:
         total = client.submit(sum, [1, 2, 3])
         print(total.result())
 
-It works alike in scripts and notebooks: all that takes time runs in a thread of the client's own. Whoever leaves a
-`with` block by an exception, Ctrl-C for one, takes the unfinished tasks along; otherwise they go on, and can be found
-again by their names. `AsyncClient` is the same for programs that have an event loop.
+It works in scripts and notebooks: all I/O runs in a thread of the client. An exception that leaves the `with` block,
+such as Ctrl-C, cancels the unfinished tasks; otherwise they continue, and can be found again by name. `AsyncClient` is
+the same for programs with an event loop.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _DEFAULT: Final = Options()
 
 
 class Client:
-    """A cluster that runs functions."""
+    """A connection to a cluster that runs functions."""
 
     def __init__(
         self,
@@ -53,7 +53,8 @@ class Client:
     ) -> None:
         """`kubeconfig` as for the command line: a file, $KUBECONFIG, or the cluster of `rota up` on this machine.
 
-        `workspace` is a folder that this program and all workers see, for what is too large for the store.
+        `workspace` is a folder shared by this program and all workers, for calls and results that are too large for the
+        store.
         """
         clock = system.SystemClock()
         endpoint = cluster_lookup.endpoint(kubeconfig, context=context, server=server, clock=clock)
@@ -81,15 +82,15 @@ class Client:
     # --- functions ----------------------------------------------------------------------------------------------------
 
     def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Have a function called in the cluster; when this returns, the cluster has the task."""
+        """Submit a call of a function; returns when the cluster has stored the task."""
         call = self._call(function, args, kwargs)
         self._loop.call(self._session.submit(call))
         return call.future
 
     def map(self, function: Callable[..., R], /, *iterables: Iterable[Any]) -> list[Future[R]]:
-        """Have a function called once for each item, all at a time as far as there is room; futures in their order.
+        """Submit one call per item; returns the futures in order.
 
-        Returns at once: what the cluster does not take is raised by the future of it.
+        Returns at once: an error while a call is submitted is raised by its future.
         """
         calls = [self._call(function, args, {}) for args in zip(*iterables, strict=False)]
         for call in calls:
@@ -112,9 +113,10 @@ class Client:
         timeout: float | None = None,
         patient: bool = False,
     ) -> T:
-        """Have something done at the API; `NotDone` if it takes longer than that.
+        """Run an API operation; `NotDone` if it takes longer than the timeout.
 
-        If `patient`, a server that is away or busy is asked again until then. `work` must only read in that case.
+        If `patient`, requests are retried until then while the server is away or busy. `work` must only read in that
+        case.
         """
 
         async def asked() -> T:
@@ -145,7 +147,7 @@ class Client:
         return made
 
     def _file(self, name: str, packed: Packed) -> str:
-        """Where a call is put that is too large for the store; empty for one that is not."""
+        """The file for a call that is too large for the store; empty for a smaller one."""
         if len(packed.content) <= manifests.MOST_STORED:
             return ""
         folder = self._workspace or (task_runner.own_folder(manifests.RESULTS) if self._here else "")
@@ -179,11 +181,11 @@ class Client:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def cancel_all(self) -> int:
-        """Cancel every task of this client that is not over; how many those were."""
+        """Cancel all unfinished tasks of this client; returns their number."""
         return sum(future.cancel() for future in list(self._futures.values()) if not future.done())
 
     def close(self) -> None:
-        """Let go of the cluster; tasks go on, and `client.future(name)` finds them again."""
+        """Disconnect; tasks continue, and `client.future(name)` finds them again."""
         if self._closed:
             return
         self._closed = True
@@ -192,7 +194,7 @@ class Client:
         self._loop.close()
 
     def __enter__(self) -> Self:
-        """In this block, tasks and pipelines that are given no client use this one."""
+        """Inside the block, tasks and pipelines without an explicit client use this one."""
         with _lock:
             _entered.append(self)
         return self
@@ -222,7 +224,7 @@ def _tell_refusal(future: Future[Any], sent: Any) -> None:
 
 
 class AsyncClient:
-    """The same for programs with an event loop: `future = await client.submit(fn, 1)`, then `await future`."""
+    """The client for programs with an event loop: `future = await client.submit(fn, 1)`, then `await future`."""
 
     def __init__(self, kubeconfig: str | os.PathLike[str] | None = None, **where: Any) -> None:
         """As `Client`; connects with `async with`, or with the first call."""
@@ -237,12 +239,12 @@ class AsyncClient:
             return self._client
 
     async def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Have a function called in the cluster."""
+        """Submit a call of a function."""
         client = await self._made()
         return await asyncio.to_thread(functools.partial(client.submit, function, *args, **kwargs))
 
     async def map(self, function: Callable[..., R], /, *iterables: Iterable[Any]) -> list[Future[R]]:
-        """Have a function called once for each item."""
+        """Submit one call per item."""
         client = await self._made()
         return await asyncio.to_thread(client.map, function, *iterables)
 
@@ -252,7 +254,7 @@ class AsyncClient:
         return await asyncio.to_thread(client.future, name)
 
     async def close(self) -> None:
-        """Let go of the cluster; tasks go on."""
+        """Disconnect; tasks continue."""
         if self._client is not None:
             await asyncio.to_thread(self._client.close)
 
@@ -270,14 +272,14 @@ class AsyncClient:
 
 # --- the client that nobody names -------------------------------------------------------------------------------------
 
-#: Those whose `with` blocks are open, the innermost last; and the one that was made because there was none.
+#: Clients of open `with` blocks, the innermost last; and the default client that was created without one.
 _entered: Final[list[Client]] = []
 _made: Final[list[Client]] = []
 _lock: Final = threading.Lock()
 
 
 def default() -> Client:
-    """The client of those who name none: that of the innermost `with` block, or one that lasts until the end."""
+    """The client to use without an explicit one: that of the innermost `with` block, or one for the whole process."""
     with _lock:
         if _entered:
             return _entered[-1]
@@ -288,7 +290,7 @@ def default() -> Client:
 
 
 def _end() -> None:
-    """Close it; a program that ends by Ctrl-C takes its tasks along."""
+    """Close the default client; a program that ends by Ctrl-C cancels its tasks."""
     for client in _made:
         if getattr(sys, "last_type", None) is KeyboardInterrupt:
             client.cancel_all()

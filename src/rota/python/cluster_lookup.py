@@ -1,6 +1,6 @@
-"""Which cluster is meant: the one that is named, that of $KUBECONFIG, or that of `rota up` on this machine.
+"""Chooses the cluster: the given kubeconfig, $KUBECONFIG, or the cluster of `rota up` on this machine.
 
-Never the user's ~/.kube/config: what is meant for this machine must not end up in a cluster that nobody named.
+~/.kube/config is never used, so that local work does not end up in a cluster that the user did not name.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def endpoint(file: str | os.PathLike[str] | None, *, context: str, server: str, 
 
 
 def is_here(found: Endpoint) -> bool:
-    """Whether a cluster's server is on this machine, and with it, as a rule, its workers."""
+    """Whether a cluster's server runs on this machine; its workers usually do, too."""
     host = urlsplit(found.server).hostname or ""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback

@@ -1,4 +1,4 @@
-"""An executor of the standard library's kind, for code that takes one: `rota.Executor()` in place of a pool."""
+"""A `concurrent.futures.Executor`: `rota.Executor()` instead of a pool."""
 
 import concurrent.futures
 from collections.abc import Callable
@@ -15,17 +15,17 @@ R = TypeVar("R")
 
 
 class Executor(concurrent.futures.Executor):
-    """Runs calls in a cluster; all of them ask for the same."""
+    """Runs calls in a cluster; all have the same options."""
 
     def __init__(self, client: Client | None = None, **wishes: Unpack[Wishes]) -> None:
-        """Without a client, that of those who name none."""
+        """Without a client, the default client is used."""
         self._client: Final = client or clients.default()
         self._options: Final = Options().changed(**wishes)
         self._futures: Final[set[Future[Any]]] = set()
         self._shut = False
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Have a function called in the cluster."""
+        """Submit a call of a function."""
         if self._shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
         wanted = fn if isinstance(fn, Task) else Task(fn, self._options)
@@ -35,7 +35,7 @@ class Executor(concurrent.futures.Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls; wait for those that are not over, or cancel them."""
+        """Accept no more calls; wait for unfinished ones, or cancel them."""
         self._shut = True
         going = list(self._futures)
         if cancel_futures:

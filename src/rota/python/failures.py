@@ -1,19 +1,19 @@
-"""What can go wrong with a task, by type, so that a program can tell one from the other.
+"""The exceptions of tasks.
 
-What is wrong with the call itself (`NotPicklable`, `TooLarge`) is raised where it is made. What a task raised comes
-back as what it was, with the far side's traceback as its cause; all that ends a task otherwise is a `TaskLost`, which
-says how. A cancelled one raises `concurrent.futures.CancelledError`, as all futures do.
+An invalid call (`NotPicklable`, `TooLarge`) is raised where it is made. An exception of the function is raised again as
+the same type, with the remote traceback as its cause. Any other end of a task is a `TaskLost`. A cancelled task raises
+`concurrent.futures.CancelledError`, as all futures do.
 """
 
 from rota.kit.errors import UserError
 
 
 class NotPicklable(UserError, TypeError):
-    """The function or an argument cannot be sent: which one, and the line of the function."""
+    """The function or an argument cannot be pickled; the message names it and the line of the function."""
 
 
 class TooLarge(UserError, ValueError):
-    """The function and its arguments are more than can be sent this way."""
+    """The function and its arguments exceed the size limit."""
 
 
 class NotReachable(UserError, ConnectionError):
@@ -21,18 +21,18 @@ class NotReachable(UserError, ConnectionError):
 
 
 class Refused(UserError):
-    """The cluster does not take the task, and what it says about that."""
+    """The cluster refused the task; the message is the server's."""
 
 
 class TaskLost(Exception):
-    """A task that ended without returning or raising anything."""
+    """A task that ended without a result and without an exception."""
 
     def __init__(self, message: str, *, task: str = "", node: str = "", exit_code: int | None = None) -> None:
         super().__init__(message)
-        #: Its name, by which `rota logs job/NAME` shows what it wrote.
+        #: The task's name; `rota logs job/NAME` shows its output.
         self.task = task
         self.node = node
-        #: None if its process was never seen to end.
+        #: None if the end of its process was not observed.
         self.exit_code = exit_code
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -41,39 +41,39 @@ class TaskLost(Exception):
 
 
 class TaskDied(TaskLost):
-    """Its process ended by itself or by a signal before the function returned."""
+    """Its process exited or was killed by a signal before the function returned."""
 
 
 class OutOfMemory(TaskDied):
-    """It used more memory than it had asked for."""
+    """It exceeded its memory request."""
 
 
 class Evicted(TaskLost):
-    """It was taken from its node, and was not tried again."""
+    """It was evicted from its node, and not retried."""
 
 
 class TimedOut(TaskLost):
-    """It ran for longer than its `timeout`, and was ended. A wait that was too short is a `NotDone`."""
+    """It ran longer than its `timeout` and was killed. For an expired wait see `NotDone`."""
 
 
 class NotDone(TimeoutError):
-    """It was not over within the `timeout` of a wait, as of `result(timeout=...)`; it goes on."""
+    """It did not finish within the `timeout` of a wait, such as `result(timeout=...)`; it continues."""
 
 
 class Deleted(TaskLost):
-    """Somebody deleted it."""
+    """It was deleted."""
 
 
 class NoResult(TaskLost):
-    """It ended well and left nothing, or what it left cannot be had."""
+    """It succeeded without leaving a result, or its result cannot be read."""
 
 
 class WrongEnvironment(TaskLost):
-    """The Python that it should run in is not there, is of another version, or lacks a module."""
+    """The requested Python is missing, has another version, or lacks a module."""
 
 
 class RemoteError(Exception):
-    """What a task raised, where that cannot be had here: its type lives on the far side only."""
+    """An exception of a task whose type does not exist in this program."""
 
     def __init__(self, message: str, *, type_name: str = "") -> None:
         super().__init__(message)
@@ -81,7 +81,7 @@ class RemoteError(Exception):
 
 
 class RemoteTraceback(Exception):
-    """The far side's traceback, as the cause of what a task raised."""
+    """The remote traceback, as the cause of a task's exception."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -92,7 +92,7 @@ class RemoteTraceback(Exception):
 
 
 class StepFailed(TaskLost):
-    """A step of a pipeline that failed, and with it the run."""
+    """A step of a pipeline failed, and with it the run."""
 
     def __init__(self, message: str, *, step: str = "", **more: object) -> None:
         super().__init__(message, **more)  # type: ignore[arg-type]
@@ -100,4 +100,4 @@ class StepFailed(TaskLost):
 
 
 class RunCancelled(TaskLost):
-    """A run of a pipeline that somebody has cancelled."""
+    """A run of a pipeline was cancelled."""

@@ -1,7 +1,7 @@
-"""The future of a task: a `concurrent.futures.Future` that knows where its task is, and can be awaited.
+"""The future of a task: a `concurrent.futures.Future` that knows its task, and can be awaited.
 
-So it goes wherever such futures go: `concurrent.futures.wait`, `asyncio.wrap_future`, code written for executors.
-Unlike those of a pool, it can be cancelled while its task runs, and found again by its name.
+It works with `concurrent.futures.wait`, `asyncio.wrap_future`, and code written for executors. Unlike futures of a
+pool, it can be cancelled while its task runs, and found again by name.
 """
 
 import asyncio
@@ -17,36 +17,36 @@ R = TypeVar("R")
 
 
 class Owner(Protocol):
-    """Whoever a future's task is asked from."""
+    """The client behind a future."""
 
     def cancel_task(self, name: str) -> None:
-        """Have a task ended, and go on."""
+        """Start the cancellation of a task."""
         ...
 
     def release_task(self, name: str) -> None:
-        """Remove all that is left of a task."""
+        """Delete a task and its result."""
         ...
 
     def task_logs(self, name: str) -> str:
-        """What a task has written."""
+        """The output of a task."""
         ...
 
 
 class Future(concurrent.futures.Future[R], Generic[R]):
-    """What a task will return, or raise: a `concurrent.futures.Future` with all that those have."""
+    """The result or exception of a task: a `concurrent.futures.Future` with additional attributes."""
 
     def __init__(self, owner: Owner, name: str, *, function: str = "") -> None:
         super().__init__()
         self._owner: Final = owner
         #: The name of the Job in the cluster; `client.future(name)` finds it again, from other programs, too.
         self.name: Final = name
-        #: What the function is called.
+        #: The name of the function.
         self.function: Final = function or name
         #: The node that it runs on, or ran on last; empty until it has one.
         self.node = ""
-        #: The pod of its latest try.
+        #: The pod of its latest attempt.
         self.pod = ""
-        #: Why it does not run yet, as the scheduler or its node says; empty if there is nothing to say.
+        #: Why it does not run yet, from the scheduler or its node; empty if there is no message.
         self.why = ""
         self._phase = "pending"
         self._cancelling: Final = threading.RLock()
@@ -62,7 +62,7 @@ class Future(concurrent.futures.Future[R], Generic[R]):
 
     @property
     def traceback(self) -> str | None:
-        """The far side's traceback of what the task raised; None if it raised nothing, or is not over."""
+        """The remote traceback of the task's exception; None if it raised none, or is not finished."""
         if not self.done() or self.cancelled():
             return None
         problem = self.exception()
@@ -70,40 +70,40 @@ class Future(concurrent.futures.Future[R], Generic[R]):
         return cause.text if isinstance(cause, RemoteTraceback) else None
 
     def running(self) -> bool:
-        """Whether its function is being called."""
+        """Whether its function is running."""
         return not self.done() and self._phase == "running"
 
     def cancel(self) -> bool:
-        """Have the task ended, also if it runs; False if it is over already."""
+        """Cancel the task, also if it runs; False if it has finished."""
         with self._cancelling:
             already = self.cancelled()
             if not super().cancel():
                 return False
             if not already:
-                self.set_running_or_notify_cancel()  # those who wait are told only by this
+                self.set_running_or_notify_cancel()  # notifies waiting threads
                 self._owner.cancel_task(self.name)
         return True
 
     def release(self) -> None:
-        """Remove the task from the cluster, and its result if that is a file here; what was read stays."""
+        """Delete the task from the cluster, and its result if that is a local file; a result that was read stays."""
         self.cancel()
         self._owner.release_task(self.name)
 
     def logs(self) -> str:
-        """What the task has written so far, in its latest try."""
+        """The output of the task's latest attempt so far."""
         return self._owner.task_logs(self.name)
 
     def result(self, timeout: float | None = None) -> R:
-        """What the function returned, or what it raised; `NotDone` says what is waited for after the timeout."""
+        """The function's result or exception; `NotDone` says what is waited for after the timeout."""
         try:
             return super().result(timeout)
         except TimeoutError:
-            if self.done():  # it is the task's own
+            if self.done():  # an exception of the task itself
                 return super().result()
             raise NotDone(self._still()) from None
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the function raised, or None; `NotDone` says what is waited for after the timeout."""
+        """The function's exception, or None; `NotDone` says what is waited for after the timeout."""
         try:
             return super().exception(timeout)
         except TimeoutError:
@@ -113,11 +113,11 @@ class Future(concurrent.futures.Future[R], Generic[R]):
         return f"{self.name} is still {self.status}{f': {self.why}' if self.why else ''}"
 
     def progressed(self, *, phase: str, node: str, pod: str, why: str = "") -> None:
-        """Take in what the cluster says about a task that goes on."""
+        """Update the state of a task that continues."""
         self._phase, self.node, self.pod, self.why = phase, node, pod, why
 
     def settle(self, value: Any = None, problem: BaseException | None = None) -> None:
-        """Take in how the task ended, unless it was cancelled here before."""
+        """Set the task's result, unless it was cancelled here before."""
         try:
             if problem is not None:
                 self.set_exception(problem)
@@ -127,7 +127,7 @@ class Future(concurrent.futures.Future[R], Generic[R]):
             pass
 
     def __await__(self) -> Generator[Any, None, R]:
-        """Wait for it in an event loop; who is cancelled meanwhile cancels the task, too."""
+        """Await it in an event loop; cancelling the awaiting coroutine cancels the task, too."""
         return asyncio.wrap_future(self).__await__()
 
     def __reduce__(self) -> NoReturn:
@@ -144,7 +144,7 @@ class Future(concurrent.futures.Future[R], Generic[R]):
 
 
 def as_completed(futures: Iterable[Future[R]], *, timeout: float | None = None) -> Iterator[Future[R]]:
-    """Futures as they are done; `NotDone` when not all of them are in time."""
+    """Futures in the order of completion; `NotDone` if not all finish within the timeout."""
     done: Iterator[Any] = concurrent.futures.as_completed(futures, timeout)
     while True:
         try:
@@ -159,12 +159,12 @@ def as_completed(futures: Iterable[Future[R]], *, timeout: float | None = None) 
 def wait(
     futures: Iterable[Future[R]], *, timeout: float | None = None, return_when: str = concurrent.futures.ALL_COMPLETED
 ) -> "concurrent.futures._base.DoneAndNotDoneFutures[R]":
-    """Wait for futures; those that are done, and those that are not."""
+    """Wait for futures; returns those that are done, and those that are not."""
     return concurrent.futures.wait(futures, timeout, return_when)
 
 
 def results(futures: Iterable[Future[R]], *, on_each: Callable[[Future[R]], None] | None = None) -> list[R]:
-    """The results of all, in their order; the first error is raised as soon as it is known, and cancels the others."""
+    """The results of all futures in order; the first error is raised as soon as it occurs, and cancels the others."""
     listed = list(futures)
     try:
         for future in as_completed(listed):

@@ -1,7 +1,7 @@
-"""An event loop in a thread of its own, so that scripts and notebooks call what is asynchronous as if it were not.
+"""An event loop in its own thread, for synchronous callers.
 
-A notebook has a loop that runs already, and a script has none; neither is asked. A call that is interrupted, by Ctrl-C
-for one, is cancelled in the loop as well.
+A notebook has a running loop, a script has none; this works in both. A call that is interrupted, such as by Ctrl-C, is
+cancelled in the loop as well.
 """
 
 import asyncio
@@ -14,23 +14,23 @@ _T = TypeVar("_T")
 
 
 class LoopThread:
-    """Runs coroutines for threads that have no event loop."""
+    """Runs coroutines for threads without an event loop."""
 
     def __init__(self, name: str) -> None:
         self._loop: Final = asyncio.new_event_loop()
-        # A daemon: a program that forgets to close its client ends all the same.
+        # A daemon thread, so that a program that does not close its client can exit.
         self._thread: Final = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def begin(self, work: Coroutine[Any, Any, _T]) -> "concurrent.futures.Future[_T]":
-        """Have something done, and go on."""
+        """Start a coroutine without waiting."""
         if not self._thread.is_alive():
             work.close()
             raise RuntimeError("this client is closed; make another one")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Have something done, and wait for it."""
+        """Run a coroutine and wait for its result."""
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("the client's own thread cannot wait for itself; use another thread for that")
@@ -42,7 +42,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """End the loop, with what still runs in it."""
+        """Stop the loop and cancel its tasks."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()

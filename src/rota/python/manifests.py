@@ -1,7 +1,7 @@
-"""The objects that a submitted call becomes: a Job that runs it, and a Secret that holds it. Pure.
+"""The objects of a submitted call: a Job that runs it, and a Secret that contains it. Pure.
 
-Arguments may hold what not everybody may read, and whoever may look at Jobs may not look at Secrets; so the call goes
-there. It belongs to the Job and goes with it, which is when the Job has been over for as long as its options say.
+Arguments may be confidential, and permission to read Jobs does not include Secrets; therefore the call is in a Secret.
+The Secret is owned by the Job and deleted with it, after the Job's time to live.
 """
 
 import re
@@ -17,19 +17,19 @@ from rota.python.serialization import Packed
 
 JOBS: Final = ("batch", "v1", "jobs")
 SECRETS: Final = ("", "v1", "secrets")
-#: Which client has made a Job, so that it can follow all of its own by one watch.
+#: Label with the client of a Job, so that one watch covers all of its Jobs.
 SESSION_LABEL: Final = "rota.dev/session"
-#: What the function is called, for people.
+#: Annotation with the function's name.
 FUNCTION_ANNOTATION: Final = "rota.dev/function"
 JOB_LABEL: Final = "batch.kubernetes.io/job-name"
-#: The most bytes of a call that the store takes; more goes through a shared folder.
+#: The largest call in the store, in bytes; a larger one needs a shared folder.
 MOST_STORED: Final = 512 * 1024
-#: Where results go that are too large for a pod's status, on the machine that the task ran on: a folder of its user.
+#: Folder for results that are too large for a pod's status, on the task's machine; one per user.
 RESULTS: Final = "/var/tmp/rota-results-{uid}"  # noqa: S108 - the far side checks whose it is, and we the digest
-#: On Jobs whose result need not be kept once a client has it.
+#: Annotation of Jobs whose result need not be kept once a client has read it.
 KEPT_ANNOTATION: Final = "rota.dev/kept"
 UNTIL_FETCHED: Final = "until-fetched"
-#: For how long a result is kept that no client has fetched, and one that a client has.
+#: How long a result is kept if no client has read it, and if one has.
 _KEPT_S: Final = 3600.0
 FETCHED_S: Final = 60
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -37,20 +37,20 @@ _LAST_WORDS: Final = "/dev/termination-log"
 
 
 def fresh_name(stem: str) -> str:
-    """A name that nobody has yet, from a function's."""
+    """A new name, derived from a function's."""
     cleaned = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:40].strip("-") or "task"
     return f"{cleaned}-{''.join(secrets.choice(_LETTERS) for _ in range(8))}"
 
 
 def fresh_key() -> str:
-    """What a task signs its result with."""
+    """The key with which a task signs its result."""
     return secrets.token_hex(32)
 
 
 def secret(
     name: str, namespace: str, packed: Packed, options: Options, *, session: str, key: str, file: str, results: str
 ) -> Object:
-    """The call of a task, and its key."""
+    """The Secret with a task's call and its key."""
     parts = [] if file else packed.parts()
     data = {
         "key": key,
@@ -78,7 +78,7 @@ def job(
     parts: int,
     folders: Collection[str] = (),
 ) -> Object:
-    """What runs a call, and tries it again; a container finds these folders of its machine in it."""
+    """The Job that runs a call and retries it; a container mounts these folders of its machine."""
     labels = {**options.pod_labels, SESSION_LABEL: session}
     keys = {
         "ROTA_TASK": "header",
@@ -132,7 +132,7 @@ def job(
 
 
 def owned(made: Mapping[str, Any]) -> Object:
-    """The change by which a Secret belongs to its Job."""
+    """The patch that makes a Job the owner of its Secret."""
     owner = {
         "apiVersion": "batch/v1",
         "kind": "Job",

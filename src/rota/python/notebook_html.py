@@ -1,11 +1,11 @@
-"""How things look in a notebook: small tables. Everything that is shown is escaped."""
+"""HTML for notebooks: small tables. All values are escaped."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 
 def facts(title: str, known: Mapping[str, object]) -> str:
-    """A few facts about one thing; those that are empty are left out."""
+    """A table of fields of one object; empty ones are left out."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
         for name, value in known.items()
@@ -15,7 +15,7 @@ def facts(title: str, known: Mapping[str, object]) -> str:
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Several things of one kind."""
+    """A table of several objects."""
     heads = "".join(f"<th style='text-align:left'>{escape(one)}</th>" for one in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<div><strong>{escape(title)}</strong><table><tr>{heads}</tr>{body}</table></div>"

@@ -1,6 +1,6 @@
-"""What a task asks for, and the part of a pod that says so. Pure.
+"""The options of a task, and the pod spec that they define. Pure.
 
-The same words serve `@rota.task` and `fn.options`. What is wrong with one is told where it is written.
+The same options serve `@rota.task` and `fn.options`. Errors are raised where an option is written.
 """
 
 import re
@@ -13,15 +13,15 @@ from rota.kit.errors import UserError
 
 CONTAINER: Final = "main"
 _GPU: Final = "nvidia.com/gpu"
-#: Read by Kueue, where a cluster has it; of no meaning elsewhere.
+#: Read by Kueue, if the cluster has it; without effect otherwise.
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _ENVIRONMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|/[^\0\n]*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Variables that are ours.
+#: Prefixes of reserved environment variables.
 _OURS: Final = ("ROTA_TASK", "ROTA_VALUE", "ROTA_OUTPUTS", "ROTA_BOOTSTRAP", "ROTA_PYTHON")
 
-#: Finds the Python that was asked for: a path, a virtual environment by its path or name, or the worker's own, which
-#: has the far side's program; to all others it is brought along.
+#: Finds the requested Python: a path, a virtual environment by path or name, or the worker's own, which contains the
+#: task runner; to any other Python the task runner is sent along.
 _LAUNCH: Final = """\
 case "$1" in
 "") at="${ROTA_PYTHON:-$(command -v python3)}" ;;
@@ -40,12 +40,12 @@ exec "$at" -c "$start"\
 
 
 class OptionError(UserError, ValueError):
-    """An option of a task cannot be used as it is written."""
+    """An option of a task is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretValue:
-    """The value of a variable that stands in a Secret of the cluster."""
+    """The value of an environment variable from a Secret of the cluster."""
 
     name: str
     key: str
@@ -55,7 +55,7 @@ Variable: TypeAlias = str | SecretValue
 
 
 def from_secret(name: str, key: str) -> SecretValue:
-    """For `env`: the value that a Secret has under a key. It stands neither in the task nor in what is logged of it."""
+    """For `env`: the value of a Secret's key. It appears neither in the task nor in logs."""
     return SecretValue(name, key)
 
 
@@ -64,42 +64,42 @@ class Wishes(TypedDict, total=False):
 
     #: Cores: 2, 0.5 or "500m".
     cpu: float | str
-    #: "1Gi", "512Mi"; a task that uses more is ended.
+    #: "1Gi", "512Mi"; a task that uses more is killed.
     memory: str
-    #: How many of a node's.
+    #: The number of GPUs.
     gpu: int
-    #: Variables, as texts or by `from_secret`.
+    #: Environment variables, as strings or by `from_secret`.
     env: Mapping[str, Variable]
-    #: How often to try again what raised something or died. What was lost to a disruption is always tried again.
+    #: Retries after an exception or a crash. A task that is lost to a disruption is always retried.
     retries: int
-    #: Seconds before the first of them; each further one waits twice as long, at most ten minutes.
+    #: Seconds before the first retry; each further one waits twice as long, at most ten minutes.
     retry_delay: float
-    #: Seconds that a try may take, from its start on.
+    #: Seconds that an attempt may take, from its start.
     timeout: float
     #: The name of a PriorityClass.
     priority: str
-    #: The queue of Kueue, where a cluster has that.
+    #: The Kueue queue, if the cluster has Kueue.
     queue: str
-    #: Labels that its node has to have.
+    #: Labels that its node must have.
     node_selector: Mapping[str, str]
-    #: Labels that it gets, and its pods.
+    #: Labels of the task and its pods.
     labels: Mapping[str, str]
-    #: What the task is called; the function's name if nothing is said.
+    #: The task's name; the function's name by default.
     name: str
-    #: The path of a Python or of a virtual environment on the worker, or the name of one; the worker's own otherwise.
+    #: The path of a Python or of a virtual environment on the worker, or the name of one; the worker's own by default.
     python: str
-    #: An image to run in; its Python then.
+    #: A container image to run in, with its Python.
     image: str
-    #: The folder that the function finds itself in.
+    #: The working directory of the function.
     workdir: str
-    #: Seconds for which a result can be had after the task has ended. Without it: an hour, or a minute once a client
-    #: has it.
+    #: Seconds for which the result is kept after the end of the task. By default an hour, or a minute once a client has
+    #: read it.
     keep: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of a task, checked."""
+    """The options of a task, validated."""
 
     cpu: float | str | None = None
     memory: str | None = None
@@ -142,7 +142,7 @@ class Options:
             )
 
     def changed(self, **wishes: Any) -> "Options":
-        """The same with some of them changed; `OptionError` for what is no option."""
+        """A copy with some options changed; `OptionError` for an unknown option."""
         known = [one.name for one in fields(self)]
         for option in wishes:
             if option not in known:
@@ -151,16 +151,16 @@ class Options:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it runs in another Python than the worker's own, to which the far side's program is brought along."""
+        """Whether it runs in another Python than the worker's own, to which the task runner is sent along."""
         return bool(self.python or self.image)
 
     @property
     def pod_labels(self) -> dict[str, str]:
-        """The labels of the pod, and of what makes it."""
+        """The labels of the pod and of its Job."""
         return {**self.labels, **({_QUEUE: self.queue} if self.queue else {})}
 
     def pod_spec(self, variables: list[dict[str, Any]]) -> dict[str, Any]:
-        """The pod that runs the far side's program with these variables."""
+        """The pod spec that runs the task runner with these variables."""
         container: dict[str, Any] = {
             "name": CONTAINER,
             "image": self.image or "process",
@@ -183,7 +183,7 @@ class Options:
     def _resources(self) -> dict[str, Any]:
         asked = {"cpu": self.cpu, "memory": self.memory, _GPU: self.gpu or None}
         requests = {name: str(amount) for name, amount in asked.items() if amount is not None}
-        # Memory and devices are given for good; cpu is shared where nobody else wants it.
+        # Memory and devices are not shared, so they have limits; unused CPU may be used by others.
         limits = {name: amount for name, amount in requests.items() if name != "cpu"}
         found = {"requests": requests, "limits": limits}
         return {name: amounts for name, amounts in found.items() if amounts}
@@ -192,7 +192,7 @@ class Options:
 def _variable(name: str, value: Variable) -> dict[str, Any]:
     if isinstance(value, SecretValue):
         return {"name": name, "valueFrom": {"secretKeyRef": {"name": value.name, "key": value.key}}}
-    # A dollar is the task's own, not a reference to another variable.
+    # A dollar sign belongs to the value; it is not a reference to another variable.
     return {"name": name, "value": value.replace("$", "$$")}
 
 

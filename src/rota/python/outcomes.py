@@ -1,7 +1,7 @@
-"""What became of a task, as its pod tells it. Pure.
+"""The result of a task, from its pod. Pure.
 
-A task leaves a few signed lines in its pod's status: a value, an error, or why it could not be done. Where it left
-nothing, the pod's end says what happened to it. Nothing is unpickled here.
+A task leaves a few signed lines in its pod's status: a value, an exception, or why it could not run. Without them, the
+pod's status says how it ended. Nothing is unpickled here.
 """
 
 import hmac
@@ -18,7 +18,7 @@ from rota.python.failures import Evicted, NoResult, OutOfMemory, TaskDied, TaskL
 
 _KINDS: Final = ("result", "error", "problem")
 _BY_SIGNAL: Final = 128
-#: What a task that says itself why it has no result ended as, by its exit code.
+#: Exceptions by the exit codes of a task that reports itself why it has no result.
 _KIND_OF_PROBLEM: Final[Mapping[int | None, type[TaskLost]]] = {
     0: NoResult,
     task_runner.HOPELESS: WrongEnvironment,
@@ -28,14 +28,14 @@ _KIND_OF_PROBLEM: Final[Mapping[int | None, type[TaskLost]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """It returned the value that a text stands for."""
+    """It returned the value that the text encodes."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """It raised something, of which the record that a text stands for has all; and in one line."""
+    """It raised an exception: the text encodes its record; and a summary in one line."""
 
     text: str
     message: str
@@ -45,7 +45,7 @@ Outcome: TypeAlias = Returned | Raised | TaskLost
 
 
 def of_pod(pod: Object, *, task: str, key: str) -> Outcome:
-    """What became of a task whose pod has ended; `key` is what it has signed with."""
+    """The result of a task whose pod has ended; `key` is that of its signature."""
     status = pod.get("status") or {}
     ended = _ended(status)
     left = _left(str(ended.get("message") or ""))
@@ -65,7 +65,7 @@ def of_pod(pod: Object, *, task: str, key: str) -> Outcome:
 
 
 def why_waiting(pod: Object) -> str:
-    """Why a pod does not run yet; empty if there is nothing to say."""
+    """Why a pod does not run yet; empty if there is no message."""
     scheduled = meta.condition(pod, "PodScheduled") or {}
     if scheduled.get("status") == "False":
         return str(scheduled.get("message") or scheduled.get("reason") or "")

@@ -1,7 +1,7 @@
-"""The parameters of a pipeline, from those of its function: names, types, defaults, choices. Pure.
+"""The parameters of a pipeline, from the signature of its function: names, types, defaults, choices. Pure.
 
-Runs are given texts, by people and programs alike. The annotation says how one is read: `str` as it is, `int`, `float`
-and `bool` as such, `Literal[...]` as one of these, anything else as JSON.
+Parameters of runs are strings. The annotation says how one is parsed: `str` as it is, `int`, `float` and `bool` as
+such, `Literal[...]` as one of these, anything else as JSON.
 """
 
 import inspect
@@ -22,14 +22,14 @@ class Parameter:
     """One parameter."""
 
     name: str
-    #: How its text is read; for a list, how each item is, too: `json:int`.
+    #: How its text is parsed; for a list, also its items: `json:int`.
     kind: str
-    #: The text of its default; None if it has to be given.
+    #: The text of its default; None if it is required.
     default: str | None
     choices: tuple[str, ...] = ()
 
     def manifest(self) -> dict[str, Any]:
-        """As a Pipeline has it."""
+        """Its entry in a Pipeline."""
         made: dict[str, Any] = {"name": self.name}
         if self.default is not None:
             made["default"] = self.default
@@ -38,7 +38,7 @@ class Parameter:
         return made
 
     def text(self, value: Any) -> str:
-        """A value for it, as runs are given one."""
+        """A value as text for a run."""
         wanted: dict[str, tuple[type, ...]] = {"text": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
         kinds = wanted.get(self.kind)
         sound = task_runner.is_plain(value) if kinds is None else type(value) in kinds
@@ -55,7 +55,7 @@ def of(function: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters of a pipeline's function, by name."""
     try:
         hints = typing.get_type_hints(function)
-    except (NameError, TypeError):  # of types that only a checker knows
+    except (NameError, TypeError):  # annotations with types that are imported for type checkers only
         hints = {}
     found: dict[str, Parameter] = {}
     for name, one in inspect.signature(function).parameters.items():
@@ -73,7 +73,7 @@ def of(function: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def given(function: str, known: Mapping[str, Parameter], values: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The parameters of a run; what does not belong there is refused by name."""
+    """The parameters of a run; unknown and missing ones are refused by name."""
     for name in values:
         if name not in known:
             there = ", ".join(known) or "none"

@@ -1,8 +1,8 @@
-"""A pipeline while it is being written: calls of tasks become steps of a `rota.dev/v1alpha1 Pipeline`.
+"""Builds a `rota.dev/v1alpha1 Pipeline` from calls of tasks.
 
-The function of the pipeline is called once, with promises in place of its parameters; each task that it calls adds a
-step and gives a promise of its value. What comes of it is a manifest as a person would write it, with the code of each
-step in it, so that a run that is under way keeps the code that it began with.
+The pipeline's function is called once, with promises as arguments; each task that it calls adds a step and returns a
+promise of its value. The result is an ordinary manifest that contains the code of each step, so that a run keeps the
+code that it started with.
 """
 
 import contextlib
@@ -21,39 +21,39 @@ from rota.python.options import Options
 from rota.python.promises import Condition, Promise
 from rota.python.serialization import Packed
 
-#: The most bytes of a step's code and constants: they stand in the Pipeline, which has a place for all of them.
+#: The size limit of a step's code and constants in bytes: they are stored in the Pipeline, which has one limit for all.
 MOST_BYTES: Final = 64 * 1024
 _VALUE: Final = "rota.dev/value-"
 
 
 class PipelineError(UserError, TypeError):
-    """A pipeline cannot be written like this."""
+    """The pipeline's function is invalid."""
 
 
 class StepWishes(TypedDict, total=False):
-    """What a task does as a step of a pipeline."""
+    """The options of a task as a step of a pipeline."""
 
-    #: The step's name; the function's if nothing is said.
+    #: The step's name; the function's name by default.
     name: str
-    #: Steps that have to be over first, by what their calls gave.
+    #: Steps that must finish first, by the promises that their calls returned.
     after: Sequence[object]
-    #: A condition: what a comparison of promises gives. Where it does not hold, the step is skipped.
+    #: A condition from a comparison of promises. If it is false, the step is skipped.
     when: object
-    #: Whether an earlier run that did the same may lend its result.
+    #: Whether the result of an earlier run with the same work may be reused.
     cache: bool
-    #: Steps near whose nodes it runs best.
+    #: Steps whose nodes are preferred.
     near: Sequence[object]
     #: How many of its items run at a time.
     parallelism: int
-    #: What only one step of all runs may hold at a time.
+    #: A mutex that only one step of all runs may hold at a time.
     mutex: str
-    #: Whether those that wait for it may run although it failed.
+    #: Whether dependent steps may run although this one failed.
     continue_on_failure: bool
 
 
 @dataclass(slots=True, kw_only=True)
 class _Step:
-    """A step, as far as it is known."""
+    """A step under construction."""
 
     name: str
     packed: Packed
@@ -62,7 +62,7 @@ class _Step:
     values: list[str]
     wishes: StepWishes
     each: dict[str, Any] | None = None
-    #: Whether another step runs once for each item of what it returns.
+    #: Whether another step runs once for each item of its result.
     split: bool = False
 
 
@@ -70,12 +70,12 @@ _current: Final[ContextVar["Plan | None"]] = ContextVar("rota_pipeline", default
 
 
 def current() -> "Plan | None":
-    """The pipeline that is being written, if one is."""
+    """The pipeline under construction, if there is one."""
     return _current.get()
 
 
 class Plan:
-    """The steps of a pipeline that is being written."""
+    """The steps of a pipeline under construction."""
 
     def __init__(self, name: str, *, workspace: bool) -> None:
         self.name: Final = name
@@ -86,7 +86,7 @@ class Plan:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """While this lasts, calls of tasks add steps."""
+        """Inside this context, calls of tasks add steps."""
         token = _current.set(self)
         try:
             yield
@@ -95,7 +95,7 @@ class Plan:
 
     @contextlib.contextmanager
     def at_the_end(self) -> Iterator[None]:
-        """While this lasts, steps are for the end of the run."""
+        """Inside this context, steps are final steps of the run."""
         before, self._group = self._group, self._last
         try:
             yield
@@ -113,7 +113,7 @@ class Plan:
         *,
         wishes: StepWishes,
     ) -> Any:
-        """Add a step; the promise of its value."""
+        """Add a step; returns the promise of its value."""
         _check_call(function, args, kwargs)
         step = self._added(function, options, args, kwargs, wishes)
         return Promise(self, f"steps.{step.name}.outputs.result", kind="value", step=step.name)
@@ -121,7 +121,7 @@ class Plan:
     def add_each(
         self, function: Callable[..., Any], options: Options, iterables: Sequence[Iterable[Any]], *, wishes: StepWishes
     ) -> Any:
-        """Add a step that runs once for each item; the promise of the list of its values."""
+        """Add a step that runs once for each item; returns the promise of the list of its values."""
         if not iterables:
             raise PipelineError(f"over what should {serialization.name_of(function)} be run?", "give it a list")
         _check_call(function, iterables, {})
@@ -138,7 +138,7 @@ class Plan:
     def _over_promise(self, promise: Promise) -> tuple[dict[str, Any], list[Promise]]:
         self._own(promise)
         if promise.kind == "values" or not promise.step:
-            # results of items are a list of texts already; a parameter's items are as whoever runs it writes them
+            # results of items are a list of texts already; items of a parameter are in the user's form
             kind = "value" if promise.kind == "values" else promise.kind.partition(":")[2] or "json"
             return {"from": f"{{{{ {promise.reference} }}}}"}, [Promise(self, "item", kind=kind)]
         source = self._steps.get(promise.step) or self._last[promise.step]
@@ -218,11 +218,11 @@ class Plan:
     # --- manifests ----------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[dict[str, Any]]:
-        """The steps as a Pipeline has them."""
+        """The steps of the Pipeline."""
         return [self._manifest(step) for step in self._steps.values()]
 
     def last_steps(self) -> list[dict[str, Any]]:
-        """Those of its end."""
+        """Its final steps."""
         return [self._manifest(step) for step in self._last.values()]
 
     def _manifest(self, step: _Step) -> dict[str, Any]:
@@ -245,7 +245,7 @@ class Plan:
             made["dependsOn"] = after
         if "when" in wishes:
             condition = wishes["when"]
-            if isinstance(condition, bool):  # of values that are there, as in a pipeline within another
+            if isinstance(condition, bool):  # the value is known, as in a pipeline inside another
                 condition = Condition("true" if condition else "false")
             if not isinstance(condition, Condition):
                 raise PipelineError(f"when={condition!r} is no condition", "compare what a step or a parameter gives")
@@ -277,7 +277,7 @@ class Plan:
             plain["ROTA_BOOTSTRAP"] = serialization.bootstrap_text()
         plain |= {f"ROTA_TASK_{number}": part for number, part in enumerate(parts)}
         variables: list[dict[str, Any]] = [{"name": name, "value": text} for name, text in plain.items()]
-        # by way of annotations: what is in variables themselves would have its dollars replaced
+        # through annotations, because dollar references in variables would be expanded
         for number in range(len(step.values)):
             field = {"fieldRef": {"fieldPath": f"metadata.annotations['{_VALUE}{number}']"}}
             variables.append({"name": f"ROTA_VALUE_{number}", "valueFrom": field})
@@ -291,17 +291,17 @@ class Plan:
 
 
 def _check_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse a wrong call where it stands, as Python would."""
+    """Refuse an invalid call at the call, as Python would."""
     try:
         signature = inspect.signature(function)
-    except ValueError:  # of functions that are not written in Python, some say nothing
+    except ValueError:  # some functions that are not written in Python have no signature
         return
     signature.bind(*args, **kwargs)
 
 
 @contextlib.contextmanager
 def on_exit() -> Iterator[None]:
-    """In a pipeline: the steps of this block run at the end of a run, however it ended."""
+    """In a pipeline: the steps of this block run at the end of a run, whatever its result."""
     plan = current()
     if plan is None:
         yield

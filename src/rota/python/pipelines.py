@@ -1,14 +1,14 @@
-"""`@rota.pipeline`: a function whose calls of tasks are steps, as the very objects that YAML would be.
+"""`@rota.pipeline`: a function whose calls of tasks become steps of a Pipeline object, as YAML would define it.
 
     @rota.pipeline
     def report(city: str = "Oslo") -> int:
         return total(count.each(pages(city)))
 
-    report("Lima")              # here, one after the other: for tests
+    report("Lima")              # locally, one task after the other: for tests
     report.run(city="Lima")     # in the cluster: a run
-    print(report.to_yaml())     # what that is
+    print(report.to_yaml())     # the manifest
 
-The function is called when the pipeline is written, not when it runs; it decides which steps there are.
+The function is called when the pipeline is built, not when it runs; it defines the steps.
 """
 
 import functools
@@ -35,35 +35,35 @@ R = TypeVar("R")
 
 _VERSION: Final = "rota.dev/v1alpha1"
 _POLICIES: Final = {"fail-fast": "FailFast", "continue": "Continue"}
-#: So many faults are told at once.
+#: The number of errors that are reported at once.
 _FAULTS: Final = 5
 
 
 class PipelineWishes(TypedDict, total=False):
     """The options of a pipeline, all of them optional."""
 
-    #: What it is called in the cluster; the function's name if nothing is said.
+    #: Its name in the cluster; the function's name by default.
     name: str
     #: Whether its steps share a folder, for values that are too large for the store. They then run on one node.
     workspace: bool
-    #: How many steps of a run go on at a time.
+    #: How many steps of a run may run at a time.
     parallelism: int
     #: Seconds that a run may take.
     timeout: float
-    #: When it is run by itself: "0 6 * * *".
+    #: A cron schedule: "0 6 * * *".
     schedule: str
-    #: Where the clock of its schedule hangs: "Europe/Oslo".
+    #: The time zone of its schedule: "Europe/Oslo".
     time_zone: str
-    #: Whether the first failure ends a run, or what does not depend on it goes on.
+    #: Whether the first failure ends a run, or independent steps continue.
     failure_policy: Literal["fail-fast", "continue"]
     #: How many finished runs are kept.
     history_limit: int
-    #: Labels that it gets.
+    #: Its labels.
     labels: Mapping[str, str]
 
 
 class Pipeline(Generic[P, R]):
-    """A function that writes a pipeline."""
+    """A function that defines a pipeline."""
 
     __name__: str
     __wrapped__: Callable[P, R]
@@ -79,13 +79,13 @@ class Pipeline(Generic[P, R]):
         self._parameters: Final = parameters.of(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run it here, each task as an ordinary call; inside of another pipeline, add its steps to that one."""
+        """Run it locally, each task as an ordinary call; inside another pipeline, add its steps to that one."""
         return self.function(*args, **kwargs)
 
     # --- what it is ---------------------------------------------------------------------------------------------------
 
     def manifest(self) -> dict[str, Any]:
-        """The Pipeline as the cluster takes it."""
+        """The Pipeline object."""
         wishes = self._wishes
         plan = Plan(self.name, workspace=bool(wishes.get("workspace")))
         promises = {name: _promised(plan, one) for name, one in self._parameters.items()}
@@ -119,11 +119,11 @@ class Pipeline(Generic[P, R]):
         return {"apiVersion": _VERSION, "kind": "Pipeline", "metadata": metadata, "spec": spec}
 
     def to_yaml(self) -> str:
-        """The same as a file for `rota submit` or `kubectl apply`."""
+        """The manifest for `rota submit` or `kubectl apply`."""
         return str(yaml.safe_dump(self.manifest(), sort_keys=False, allow_unicode=True, width=10_000))
 
     def graph(self) -> str:
-        """Its steps, and which waits for which."""
+        """Its steps and their dependencies."""
         return "\n".join(diagrams.text(self._known(), {}))
 
     def _known(self) -> graphs.Graph:
@@ -136,7 +136,7 @@ class Pipeline(Generic[P, R]):
             raise PipelineError(f"{serialization.name_of(self.function)}: {'; '.join(map(str, wrong[:_FAULTS]))}")
 
     def _shape(self, value: Any, plan: Plan) -> dict[str, Any]:
-        """How the function's value is put together from those of steps."""
+        """How the function's result is composed of results of steps."""
         if isinstance(value, Promise):
             if value.plan is not plan or not value.step:
                 raise PipelineError(
@@ -155,7 +155,7 @@ class Pipeline(Generic[P, R]):
     # --- in the cluster -----------------------------------------------------------------------------------------------
 
     def create(self, client: Client | None = None) -> None:
-        """Have the cluster know it, in place of what it knew by this name; a schedule begins with that."""
+        """Create or replace the Pipeline in the cluster; a schedule starts with that."""
         self._created(client or clients.default(), self.manifest())
 
     def _created(self, client: Client, manifest: dict[str, Any]) -> None:
@@ -167,11 +167,11 @@ class Pipeline(Generic[P, R]):
         client.ask(apply)
 
     def run(self, client: Client | None = None, /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
-        """Begin a run of it as it is written now, with these parameters."""
+        """Start a run of the pipeline as it is defined now, with these parameters."""
         try:
             given = inspect.signature(self.function).bind_partial(*args, **kwargs).arguments
         except TypeError:
-            given = dict(kwargs)  # told by name below
+            given = dict(kwargs)  # errors are reported by name below
         values = parameters.given(serialization.name_of(self.function), self._parameters, given)
         chosen = client or clients.default()
         manifest = self.manifest()
@@ -247,6 +247,6 @@ def run_status() -> Any:
 
 
 def run_name() -> Any:
-    """In a pipeline: what the run is called."""
+    """In a pipeline: the name of the run."""
     plan = pipeline_builder.current()
     return "here" if plan is None else Promise(plan, "run.name", kind="text")

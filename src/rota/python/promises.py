@@ -1,7 +1,7 @@
-"""Values of a pipeline that are not there yet, while it is being written: of other steps, of parameters, of the run.
+"""Placeholders for values that are known when a pipeline runs: results of steps, parameters, the run itself.
 
-Passing one on is a dependency. Comparing one gives a `Condition` for `when`. Whatever needs the value itself is refused
-where it stands, with what to write instead.
+Passing a promise to a task is a dependency. Comparing one gives a `Condition` for `when`. Operations that need the
+value itself are refused at once, with what to write instead.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from rota.python import task_runner
 
 
 class Condition:
-    """A condition that is asked when the pipeline runs; combine with `&`, `|` and `~`."""
+    """A condition that is evaluated when the pipeline runs; combine with `&`, `|` and `~`."""
 
     __slots__ = ("text",)
 
@@ -44,16 +44,16 @@ def _condition(value: object) -> str:
 
 
 class Promise:
-    """A value that will be there when the pipeline runs."""
+    """A value that is known when the pipeline runs."""
 
     __slots__ = ("kind", "plan", "reference", "step")
 
     def __init__(self, plan: object, reference: str, *, kind: str, step: str = "") -> None:
         #: The pipeline that it belongs to.
         self.plan: Final = plan
-        #: As pipelines name it: `steps.load.outputs.result`.
+        #: Its name in expressions: `steps.load.outputs.result`.
         self.reference: Final = reference
-        #: How the far side reads it: see `task_runner`.
+        #: How the task runner parses it: see `task_runner`.
         self.kind: Final = kind
         #: The step that it comes from; empty for others.
         self.step: Final = step
@@ -112,7 +112,7 @@ class Promise:
         self.__str__()
 
     def __getattr__(self, name: str) -> NoReturn:
-        # what Python asks of anything it copies, pickles or shows must be answered as usual
+        # attributes that Python reads to copy, pickle or print an object must behave as usual
         if name.startswith(("__", "_repr", "_ipython")):
             raise AttributeError(name)
         raise AttributeError(f"{self._what()}, and so has no {name}: have a step take it out", name=name, obj=None)

@@ -1,7 +1,7 @@
-"""Results that are too large for a pod's status: files on the machine that their task ran on.
+"""Reads results that are too large for a pod's status: files on the machine of their task.
 
-Where that file is seen from here, being this machine or a shared folder, it is read. Elsewhere a pod is run on that
-node which prints it, and goes. What is read either way is what the task has signed, or is refused by its digest.
+If the file is visible here, on this machine or in a shared folder, it is read. Otherwise a pod on that node prints it.
+In both cases the content is checked against the digest that the task signed.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from rota.client.verbs import Client, Selection
 from rota.python import manifests, task_runner
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
-#: More than this does not fit into what a worker keeps of a log.
+#: A larger file does not fit into the log that a worker keeps.
 _MOST_BYTES: Final = 16 * 1024 * 1024
-#: How long what prints a file may take to start: its node may be gone for good.
+#: How long the pod that prints a file may take to start: its node may be gone.
 _PATIENCE_S: Final = 120.0
 
 
 async def text_of(text: str, client: Client, *, namespace: str, node: str) -> str:
-    """The text of a value, wherever it is; `Missing` if it cannot be had."""
+    """The text of a value, wherever it is; `Missing` if it cannot be read."""
     place = task_runner.place_of(text)
     if place is None:
         return text
@@ -46,7 +46,7 @@ async def text_of(text: str, client: Client, *, namespace: str, node: str) -> st
 
 
 async def _printed(path: str, client: Client, *, namespace: str, node: str) -> bytes:
-    """What is in a file of another machine, up to a size."""
+    """The content of a file on another machine, up to a size."""
     script = 'size=$(wc -c < "$1") || exit 1; [ "$size" -le "$2" ] || exit 2; exec base64 "$1"'
     command = ["/bin/sh", "-c", script.replace("$(", "$$("), "sh", path, str(_MOST_BYTES)]
     pod: dict[str, Any] = {
@@ -75,12 +75,12 @@ async def _printed(path: str, client: Client, *, namespace: str, node: str) -> b
 
 
 def decoded(secret: Object, key: str) -> str:
-    """A text of a Secret."""
+    """A text from a Secret."""
     return base64.b64decode((secret.get("data") or {}).get(key, "")).decode()
 
 
 async def _chunks(client: Client, pod: Object) -> AsyncGenerator[bytes, None]:
-    """What a pod prints, from its start to its end."""
+    """The output of a pod, from its start to its end."""
     name, namespace = meta.name(pod), meta.namespace(pod)
     watching = client.watch(
         PODS,

@@ -1,6 +1,6 @@
-"""A run of a pipeline: how far it is, what it gave, and what can be done about it.
+"""A run of a pipeline: its status, its result, and operations on it.
 
-A run belongs to the cluster. This is a way to look at it, and goes on where another program left off.
+A run belongs to the cluster; any program can attach to it by name.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ R = TypeVar("R")
 PIPELINES: Final = ("rota.dev", "v1alpha1", "pipelines")
 RUNS: Final = ("rota.dev", "v1alpha1", "pipelineruns")
 _STEP_RUNS: Final = ("rota.dev", "v1alpha1", "stepruns")
-#: What a run gives: from which steps, put together how; as JSON, on the run.
+#: Annotation with the steps that the result of a run is composed of, as JSON.
 RESULT_ANNOTATION: Final = "rota.dev/result"
 _OVER: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
 _WORKSPACE: Final = "rota-workspace"
@@ -37,10 +37,10 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepState:
-    """A step of a run, or one item of it, as it was when somebody looked."""
+    """A step of a run, or one item of it, at one time."""
 
     step: str
-    #: Which item, for steps that run once for each.
+    #: The item, for steps that run once for each.
     index: int | None
     #: `Waiting`, `Running`, `Succeeded`, `Failed`, `Skipped`, `Cached` or `Cancelled`.
     status: str
@@ -62,12 +62,12 @@ class Run(Generic[R]):
         return _phase(self._client.ask(self._get))
 
     def done(self) -> bool:
-        """Whether it is over."""
+        """Whether it has finished."""
         return self.status in _OVER
 
     @property
     def steps(self) -> list[StepState]:
-        """Its steps as they are now, those that have come so far."""
+        """Its current steps, those that exist so far."""
         found = [
             StepState(
                 step=one["spec"]["step"],
@@ -81,11 +81,11 @@ class Run(Generic[R]):
         return sorted(found, key=lambda one: (one.step, one.index or 0))
 
     def wait(self, timeout: float | None = None) -> str:
-        """Wait until it is over; how it ended. `NotDone` if that takes too long."""
+        """Wait until it has finished; returns its status. `NotDone` after the timeout."""
         return _phase(self._client.ask(self._over, timeout=timeout, patient=True))
 
     def result(self, timeout: float | None = None) -> R:
-        """What the pipeline's function returned; what a step raised is a `StepFailed`, with its traceback."""
+        """The result of the pipeline's function; a step's exception is raised as `StepFailed`, with its traceback."""
         run = self._client.ask(self._over, timeout=timeout, patient=True)
         if _phase(run) == "Cancelled":
             raise RunCancelled(f"{self.name} was cancelled", task=self.name)
@@ -104,26 +104,26 @@ class Run(Generic[R]):
         return found
 
     def graph(self) -> str:
-        """Its steps with their states, and which waits for which."""
+        """Its steps with their states and dependencies."""
         spec, states = self._drawn()
         return "\n".join(diagrams.text(spec, states))
 
     def logs(self, step: str = "") -> str:
-        """What its steps have written, or one of them."""
+        """The output of all steps, or of one."""
         return self._client.ask(lambda api: self._logs(api, step))
 
     def cancel(self) -> None:
-        """Have it ended, with what runs of it."""
+        """Cancel it, with its running steps."""
         self._client.ask(lambda api: self._changed(api, {"cancel": True}))
 
     def retry(self) -> None:
-        """Do again what did not succeed."""
+        """Repeat what did not succeed."""
         run = self._client.ask(self._get)
         number = (run["spec"].get("retry") or 0) + 1
         self._client.ask(lambda api: self._changed(api, {"retry": number, "cancel": None}))
 
     def __await__(self) -> Generator[Any, None, R]:
-        """Wait for its result in an event loop."""
+        """Await its result in an event loop."""
         return asyncio.to_thread(self.result).__await__()
 
     def __repr__(self) -> str:
@@ -146,7 +146,7 @@ class Run(Generic[R]):
             raise Deleted(f"there is no run {self.name} in {self._client.namespace}", task=self.name) from None
 
     async def _shape(self, api: ApiClient, run: Object) -> str:
-        """What a run gives that was begun by others, by a schedule for one: its pipeline says so."""
+        """How the result of a run is composed that was started elsewhere, such as by a schedule: from its pipeline."""
         try:
             found = await api.get(PIPELINES, run["spec"].get("pipeline") or "-", namespace=self._client.namespace)
         except api_errors.NotFound:
@@ -160,7 +160,7 @@ class Run(Generic[R]):
         return (await api.list(_STEP_RUNS, namespace=self._client.namespace, selection=Selection(labels=labels))).items
 
     async def _over(self, api: ApiClient) -> Object:
-        """The run when it is over; a watch that breaks is taken up again."""
+        """The run when it has finished; a broken watch is resumed."""
         selection = Selection(fields=f"metadata.name={self.name}")
         while True:
             run = await self._get(api)
@@ -175,7 +175,7 @@ class Run(Generic[R]):
                             break
 
     async def _texts(self, api: ApiClient, wanted: Mapping[str, str]) -> dict[str, list[str]]:
-        """What steps have left, by their names, each item's in its place."""
+        """The results of steps as texts, by name, items in order."""
         found: dict[str, list[str]] = {}
         for step in wanted:
             runs = sorted(await self._step_runs(api, step), key=lambda one: one["spec"].get("index") or 0)
@@ -215,7 +215,7 @@ class Run(Generic[R]):
         return known, {step: diagrams.outcome(states) for step, states in phases.items()}
 
     def _failure(self, run: Object) -> StepFailed:
-        """What to raise for a run that failed: its first step that did, with what that wrote of it."""
+        """The exception of a failed run: its first failed step, with that step's record."""
         failed = [one for one in self.steps if one.status == "Failed"]
         if not failed:
             why = (run.get("status") or {}).get("message") or "it failed"
@@ -240,7 +240,7 @@ def _result_of(step_run: Object) -> str | None:
 
 
 def _seen_from_outside(text: str, step_run: Object) -> str:
-    """A text that stands for a file in the run's shared folder, by the path that it has on its machine."""
+    """A text that refers to a file in the run's shared folder, with the path on its machine."""
     place = task_runner.place_of(text)
     pod = ((step_run.get("spec") or {}).get("template") or {}).get("spec") or {}
     folder = next((one["hostPath"]["path"] for one in pod.get("volumes") or () if one.get("name") == _WORKSPACE), None)
@@ -255,7 +255,7 @@ def _seen_from_outside(text: str, step_run: Object) -> str:
 
 
 def _mentioned(shape: Any) -> dict[str, str]:
-    """The steps that a result is made from, with how their values are read."""
+    """The steps that a result is composed of, with how their values are parsed."""
     if "step" in shape:
         return {shape["step"]: shape["kind"]}
     found: dict[str, str] = {}

@@ -1,8 +1,8 @@
-"""A call as bytes: the function and its arguments, pickled by cloudpickle, with what the far side has to know of them.
+"""Serializes a call: the function and its arguments, pickled by cloudpickle, with a header for the task runner.
 
-Code that is not installed travels with the call: functions and classes of the main script, of notebooks, and of modules
-that lie beside them are pickled by value. Code of installed packages is named only; the far side has it, or says that
-it lacks it. What cannot be pickled is refused here, by its name and with the line of the function.
+Code that is not installed is sent with the call: functions and classes of the main script, of notebooks, and of modules
+beside them are pickled by value. Code of installed packages is pickled by reference; the worker must have it. What
+cannot be pickled is refused here, by its name and with the line of the function.
 """
 
 import ast
@@ -30,32 +30,32 @@ from rota.kit.errors import UserError
 from rota.python import task_runner
 from rota.python.failures import NotPicklable
 
-#: The longest text of one variable that Linux passes to a process is 128 KiB, its name included.
+#: Linux limits one environment variable to 128 KiB, its name included.
 PART: Final = 96 * 1024
 _lock: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """A call, ready to be sent."""
+    """A serialized call."""
 
     name: str
     content: bytes
-    #: How each value is to be read that becomes known later, in their order.
+    #: How each value is parsed that becomes known later, in order.
     values: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
-        """By which the far side knows that it got all of it."""
+        """The checksum by which the task runner verifies the content."""
         return hashlib.sha256(self.content).hexdigest()
 
     def parts(self) -> list[str]:
-        """The content as texts that fit into variables."""
+        """The content as texts that fit into environment variables."""
         text = base64.b64encode(self.content).decode()
         return [text[at : at + PART] for at in range(0, len(text), PART)]
 
     def header(self, *, parts: int, file: str = "", results: str = "", outputs: Sequence[str] = ("result",)) -> str:
-        """What the far side reads first."""
+        """What the task runner reads first."""
         return json.dumps(
             {
                 "name": self.name,
@@ -71,7 +71,7 @@ class Packed:
         )
 
 
-#: Knows values that are not there yet: gives the number by which a pickle names one, or None for anything else.
+#: Recognizes promises: returns the number by which a pickle names one, or None for any other object.
 Promised = Callable[[Any], int | None]
 
 
@@ -83,12 +83,12 @@ def pack(
     name: str,
     promised: Promised = lambda _: None,
 ) -> bytes:
-    """A call as bytes; `NotPicklable` names what cannot be sent."""
+    """Serialize a call; `NotPicklable` names what cannot be pickled."""
     call = (function, tuple(args), dict(kwargs), _source(function))
     with _local_code_by_value():
         try:
             pickled = _dumps(call, promised)
-        except UserError:  # of a promise that does not belong here
+        except UserError:  # a promise that does not belong here
             raise
         except Exception as problem:
             raise _complaint(function, args, kwargs, name, promised, problem) from problem
@@ -113,7 +113,7 @@ def _complaint(
     promised: Promised,
     problem: Exception,
 ) -> NotPicklable:
-    """Which part of a call cannot be sent, and where the function stands."""
+    """Which part of a call cannot be pickled, and where the function is defined."""
     place = where(function)
     parts = [*((_parameter(function, number), one) for number, one in enumerate(args)), *kwargs.items()]
     for parameter, value in parts:
@@ -130,7 +130,7 @@ def _complaint(
 
 
 def _culprit(function: Callable[..., Any], promised: Promised) -> tuple[str, Any] | None:
-    """The variable from outside that a function uses and that cannot be pickled."""
+    """The closure or global variable of a function that cannot be pickled."""
     try:
         used = inspect.getclosurevars(inspect.unwrap(function))
     except (TypeError, ValueError):
@@ -159,12 +159,12 @@ def _reason(problem: Exception) -> str:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What people call a function, or whatever else can be called."""
+    """The displayed name of a function or other callable."""
     return str(getattr(function, "__qualname__", "") or type(function).__qualname__)
 
 
 def where(function: Callable[..., Any]) -> str:
-    """The file and line of a function, for people."""
+    """The file and line of a function, for messages."""
     with contextlib.suppress(TypeError, AttributeError):
         code = inspect.unwrap(function).__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
@@ -172,7 +172,7 @@ def where(function: Callable[..., Any]) -> str:
 
 
 def _source(function: Callable[..., Any]) -> tuple[str, int, str] | None:
-    """Where a function stands and its lines, for tracebacks on machines that lack the file."""
+    """File, line and source of a function, for tracebacks on machines that lack the file."""
     with contextlib.suppress(OSError, TypeError):
         plain = inspect.unwrap(function)
         lines, first = inspect.getsourcelines(plain)
@@ -185,7 +185,7 @@ def _source(function: Callable[..., Any]) -> tuple[str, int, str] | None:
 
 @contextlib.contextmanager
 def _local_code_by_value() -> Iterator[None]:
-    """While this lasts, code that is not installed is pickled by value."""
+    """Inside this context, code that is not installed is pickled by value."""
     with _lock:
         known = cloudpickle.list_registry_pickle_by_value()
         local = [one for name, one in list(sys.modules.items()) if name not in known and _is_local(name, one)]
@@ -224,7 +224,7 @@ def _installed() -> frozenset[Path]:
 
 @functools.cache
 def bootstrap_text() -> str:
-    """The far side's program, as a variable holds it: without what is written for people."""
+    """The task runner's source for an environment variable, without docstrings and comments."""
     tree = ast.parse(Path(task_runner.__file__).read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node, clean=False):

@@ -1,8 +1,8 @@
-"""Tasks on their way through a cluster: made, followed by one watch, and their futures settled.
+"""Submits tasks, watches them, and sets the results of their futures.
 
-A session is a client's part in its event loop. It knows its tasks by a label, so two watches (Jobs, pods) tell about
-all of them. A task that succeeded is known by its pod, ahead of its Job; one that failed by its Job alone, since
-another try may follow. What was found out about a task is told once.
+A session is the part of a client that runs in its event loop. Its tasks share a label, so two watches (Jobs, pods)
+cover all of them. A success is known from the pod, before the Job's status; a failure only from the Job, because a
+retry may follow. Each result is reported once.
 """
 
 import asyncio
@@ -53,14 +53,14 @@ from rota.python.options import CONTAINER, Options
 from rota.python.outcomes import Outcome, Raised, Returned
 from rota.python.serialization import Packed
 
-#: Tasks that are being sent at a time.
+#: Concurrent submissions.
 _AT_ONCE: Final = 16
-#: How long a client that is closed waits for what it has begun, before it leaves that alone.
+#: How long `close` waits for submissions in progress.
 _LAST_S: Final = 10.0
-#: How long all tasks of a client may wait for a node before that is said.
+#: How long all tasks of a client may be pending before a message says so.
 _PATIENCE_S: Final = 10.0
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
-#: Between questions to a server that is away.
+#: Retry interval while the server is away.
 _AGAIN: Final = backoff.Policy(initial_s=0.2, cap_s=5.0)
 _log: Final = logs.get("rota")
 _T = TypeVar("_T")
@@ -68,13 +68,13 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True, kw_only=True)
 class _Entry:
-    """A task that is not over."""
+    """An unfinished task."""
 
     future: Future[Any]
     key: str
-    #: Of a call that was too large for the store: goes when it is over.
+    #: The file of a call that was too large for the store; deleted at the end.
     file: str = ""
-    #: Whether its Job need not be kept once the result is here, and how old the Job was when it was found again.
+    #: Whether its Job may be deleted once the result is read, and the age of the Job when it was found again.
     until_fetched: bool = False
     age_s: float = 0.0
     settling: bool = False
@@ -82,12 +82,12 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call that is to be made somewhere."""
+    """A call to submit."""
 
     future: Future[Any]
     packed: Packed
     options: Options
-    #: The file that holds it, where it is too large for the store.
+    #: The file that contains it, if it is too large for the store.
     file: str = ""
     key: str = field(default_factory=manifests.fresh_key)
 
@@ -106,7 +106,7 @@ class Session:
         self._entries: Final[dict[str, _Entry]] = {}
         self._followed: Final[dict[str, asyncio.Task[None]]] = {}
         self._places: Final = asyncio.Semaphore(_AT_ONCE)
-        #: Jobs that are no longer needed wait for each other, so that they do not crowd out what is.
+        #: Deletions of finished Jobs are limited, so that they do not delay other requests.
         self._expiring: Final = asyncio.Semaphore(2)
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._sending: Final[set[asyncio.Task[Any]]] = set()
@@ -115,13 +115,13 @@ class Session:
 
     @property
     def client(self) -> Client:
-        """The way to the API."""
+        """The API client."""
         if self._client is None:
             raise RuntimeError("this client is closed; make another one")
         return self._client
 
     async def open(self) -> None:
-        """Connect, and see that somebody answers."""
+        """Connect, and check that the server answers."""
         made = client_factory.to_server(
             self._endpoint, clock=self._clock, rng=self._rng, settings=Settings(user_agent="rota-python")
         )
@@ -130,7 +130,7 @@ class Session:
             await self._client.with_settings(retry=False).request("GET", "/version")
 
     async def close(self) -> None:
-        """Let go of everything; tasks go on, also those that are still to be sent, which is waited for."""
+        """Disconnect; tasks continue. Submissions in progress are awaited."""
         if self._sending:
             await asyncio.wait(self._sending)
         if self._tasks:
@@ -147,7 +147,7 @@ class Session:
 
     @contextlib.contextmanager
     def telling(self) -> Iterator[None]:
-        """Turn what a server refuses, or its silence, into what a person can act on."""
+        """Turn errors of the server and of the connection into messages with a remedy."""
         try:
             yield
         except TransportError as problem:
@@ -158,7 +158,7 @@ class Session:
             raise Refused(" ".join(problem.message.split())) from problem
 
     async def patiently(self, work: Callable[[Client], Coroutine[Any, Any, _T]]) -> _T:
-        """Do something that only reads, again and again while the server does not answer or cannot serve."""
+        """Repeat an operation that only reads while the server is away or overloaded."""
         pauses = backoff.Backoff(_AGAIN, self._rng)
         while True:
             try:
@@ -170,7 +170,7 @@ class Session:
     # --- making -------------------------------------------------------------------------------------------------------
 
     async def submit(self, call: Call) -> None:
-        """Send a call; when this returns, the cluster has it."""
+        """Submit a call; returns when the cluster has stored it."""
         task = asyncio.current_task()
         assert task is not None, "this runs in a loop"
         self._sending.add(task)
@@ -185,7 +185,7 @@ class Session:
                 with self.telling():
                     await self._follow(self.name)
                     await self._send(call)
-        except asyncio.CancelledError:  # by Ctrl-C: the server may have part of it, or all
+        except asyncio.CancelledError:  # by Ctrl-C: the server may have stored part of it, or all
             self._begin(self._take_back(name))
             raise
         except BaseException:
@@ -207,7 +207,7 @@ class Session:
             results=self._results,
         )
         parts = 0 if call.file else len(call.packed.parts())
-        # a container is root's as a rule, and so is the folder that it may write results into
+        # a container usually runs as root, so it mounts the results folder of root
         folders = {self._results.replace("{uid}", "0"), *({str(Path(call.file).parent)} if call.file else ())}
         job = manifests.job(name, where, call.packed, call.options, session=self.name, parts=parts, folders=folders)
         await self.client.create(SECRETS, secret)
@@ -219,7 +219,7 @@ class Session:
         self._begin(self._belong(name, made))
 
     async def _belong(self, name: str, made: Object) -> None:
-        """Have the Secret go with its Job."""
+        """Make the Job the owner of its Secret."""
         with contextlib.suppress(api_errors.ApiError, TransportError):
             await self.client.patch(SECRETS, name, manifests.owned(made), namespace=self.namespace)
 
@@ -228,12 +228,12 @@ class Session:
             await self.client.delete(target, name, namespace=self.namespace, **how)
 
     async def delete(self, name: str) -> None:
-        """Remove a task, its pods and its Secret; what runs is ended."""
+        """Delete a task with its pods and its Secret; running processes are killed."""
         self._forget(name)
         await self._discard(JOBS, name, propagation=Propagation.BACKGROUND)
 
     async def release(self, name: str) -> None:
-        """Remove a task, and its result where that is a file that is seen from here."""
+        """Delete a task, and its result if that is a file that is visible here."""
         await self.delete(name)
         folder = Path(task_runner.own_path(self._results))
         for file in await asyncio.to_thread(lambda: list(folder.glob(f"{name}-*"))):
@@ -249,7 +249,7 @@ class Session:
             Path(entry.file).unlink(missing_ok=True)
 
     def cancel(self, name: str) -> None:
-        """Remove a task, and go on."""
+        """Start the deletion of a task."""
         self._begin(self.delete(name))
 
     # --- following ----------------------------------------------------------------------------------------------------
@@ -281,9 +281,9 @@ class Session:
         return future
 
     async def _follow(self, session: str) -> None:
-        """Have all changes of a session's tasks told."""
+        """Watch all tasks of the session."""
         if session not in self._followed:
-            for target in (PODS, JOBS):  # who may not look is told so here, and not by waiting for ever
+            for target in (PODS, JOBS):  # missing permissions are reported here, instead of waiting for ever
                 await self.client.page(target, namespace=self.namespace, limit=1)
         if session not in self._followed:
             begun = asyncio.Event()
@@ -309,7 +309,7 @@ class Session:
             begun.set()
 
     def _not_followed(self, session: str, begun: asyncio.Event, following: "asyncio.Task[None]") -> None:
-        """Nobody waits for news that will not come; the next to be sent is followed anew."""
+        """Fail the futures if the watch cannot continue; the next submission starts a new one."""
         self._followed.pop(session, None)
         begun.set()
         problem = None if following.cancelled() else following.exception()
@@ -335,14 +335,14 @@ class Session:
             self._settle(entry, lambda: self._outcome(entry, new))
 
     async def _waiting(self) -> None:
-        """Say once, if nothing of this client runs, what is waited for: who calls `result()` sees nothing else."""
+        """Log once what the tasks wait for, if none of this client runs: a caller of `result()` sees nothing else."""
         while self._entries:
             await self._clock.sleep(_PATIENCE_S)
             waiting = [entry.future for entry in self._entries.values() if entry.future.why]
             if waiting and all(entry.future.status == "pending" for entry in self._entries.values()):
                 first, others = waiting[0], len(waiting) - 1
                 who = f"{first.name} and {others} more still wait" if others else f"{first.name} still waits"
-                # All in the message, since a program that has set up no logging shows that and no fields.
+                # Everything is in the message, because without configured logging Python prints no fields.
                 _log.warning(
                     f"{who}: {first.why.rstrip('.')}; 'rota explain pod {first.pod} -n {self.namespace}' tells more"
                 )
@@ -360,7 +360,7 @@ class Session:
             self._settle(entry, lambda: self._last_outcome(entry, new))
 
     async def _pods_of(self, job: str) -> list[Object]:
-        """The tries of a task, the latest last."""
+        """The attempts of a task, latest last."""
         found = await self.client.list(PODS, namespace=self.namespace, selection=Selection(labels=f"{JOB_LABEL}={job}"))
         return sorted(found.items, key=lambda one: meta.metadata(one).get("creationTimestamp") or "")
 
@@ -372,7 +372,7 @@ class Session:
             self._begin(self._settled(entry, find))
 
     async def _settled(self, entry: _Entry, find: Callable[[], Coroutine[Any, Any, Outcome]]) -> None:
-        """Find out what became of a task, and tell its future; callbacks run in another thread, and may take long."""
+        """Read the result of a task, and set its future; callbacks run in another thread: they may take long."""
         future = entry.future
         value: Any = None
         problem: BaseException | None = None
@@ -396,9 +396,9 @@ class Session:
             await self._expire(future.name, after_s=entry.age_s + FETCHED_S)
 
     async def _expire(self, name: str, *, after_s: float) -> None:
-        """Have the Job of a call whose result is here removed soon, and not only when it is an hour old.
+        """Shorten the time to live of a Job whose result was read.
 
-        There is still time for its logs. Where this does not succeed, the Job is removed later.
+        Its logs stay available for a while. If this fails, the Job is deleted later.
         """
         change = {"spec": {"ttlSecondsAfterFinished": round(after_s)}}
         async with self._expiring:
@@ -409,7 +409,7 @@ class Session:
         return outcomes.of_pod(pod, task=entry.future.name, key=entry.key)
 
     async def _last_outcome(self, entry: _Entry, job: Object) -> Outcome:
-        """What became of a task whose Job is over."""
+        """The result of a task whose Job has finished."""
         future = entry.future
         tries = [one for one in await self._pods_of(future.name) if _phase(one) in _FINISHED]
         won = [one for one in tries if _phase(one) == "Succeeded"]
@@ -424,7 +424,7 @@ class Session:
     # --- looking ------------------------------------------------------------------------------------------------------
 
     async def logs(self, name: str, pod: str) -> str:
-        """What the latest try of a task has written."""
+        """The output of a task's latest attempt."""
         with self.telling():
             if not pod:
                 tries = await self._pods_of(name)
@@ -436,7 +436,7 @@ class Session:
                 async with podding.logs(self.client, pod, namespace=self.namespace, container=CONTAINER) as chunks:
                     written = [chunk async for chunk in chunks]
             except (api_errors.BadRequest, api_errors.NotFound):
-                return ""  # it has not begun, or is gone
+                return ""  # it has not started, or is gone
             return b"".join(written).decode(errors="replace")
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -454,7 +454,9 @@ def _phase(pod: Object) -> str:
 
 
 def _read(outcome: Returned | Raised, text: str, name: str) -> tuple[Any, BaseException | None]:
-    """The value that a task returned, or what it raised. Runs what the pickle says, which the task's key has signed."""
+    """The value or exception of a task. Unpickles, which runs code; the signature with the task's key was checked
+    before.
+    """
     try:
         if isinstance(outcome, Returned):
             return task_runner.read(text), None
@@ -466,7 +468,7 @@ def _read(outcome: Returned | Raised, text: str, name: str) -> tuple[Any, BaseEx
 
 
 def _raised(record: Mapping[str, str]) -> BaseException:
-    """What a task raised, with the far side's traceback as its cause."""
+    """A task's exception, with the remote traceback as its cause."""
     problem: BaseException
     try:
         if "exception_state" in record:

@@ -1,17 +1,17 @@
-"""The far side of a task: reads a function and its arguments, calls it, and leaves what came of it.
+"""The program inside a task: reads a function and its arguments, calls it, and writes the result.
 
-It runs in whatever Python the task asked for; where that is not the worker's own, its source travels with the task. So
-it needs nothing but the standard library, and cloudpickle where what it reads was written by that; an older Python gets
-as far as to say so. What it is given stands in variables, all of which are gone before the function is called:
+It runs in the Python that the task asked for; if that is not the worker's own, its source is sent with the task. So it
+needs only the standard library, and cloudpickle if the call was pickled by it; an older Python gets far enough to
+report that. Its input is in environment variables, which are removed before the function is called:
 
-    ROTA_TASK       what is where, as JSON: see `rota.python.serialization`
+    ROTA_TASK       the header, as JSON: see `rota.python.serialization`
     ROTA_TASK_n     the pickled function and its arguments, in parts
-    ROTA_TASK_KEY   signs what goes back; whoever unpickles that knows by it who wrote it
-    ROTA_VALUE_n    values that became known after the task was written: of other steps, items, parameters
+    ROTA_TASK_KEY   signs the result, so that the reader can authenticate it before unpickling
+    ROTA_VALUE_n    values that became known after the task was created: of other steps, items, parameters
     ROTA_OUTPUTS    the file that outlives the task, of at most 4096 bytes
 
-A value is written as JSON where that says it exactly, else as `pickle:...`; where it is too large for the file, it goes
-into a folder, and `file:DIGEST:PATH` stands for it.
+A value is written as JSON if that is exact, else as `pickle:...`; if it is too large for the file, it is written to a
+folder, and `file:DIGEST:PATH` refers to it.
 """
 
 from __future__ import annotations
@@ -27,45 +27,45 @@ import pickle
 import sys
 import zlib
 
-# This starts with every task, and each import is paid for each time: what is not always needed is imported where it is,
+# This runs with every task, and imports cost time: modules that are not always needed are imported where they are used,
 # and `typing` and `pathlib` not at all.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
     from typing import Any
 
-#: How all of this is written; a worker with another Rota may read it otherwise.
+#: The version of this format; a worker with another version of Rota may read another one.
 FORMAT = 1
-#: As many bytes of its outputs as a pod's status keeps.
+#: The bytes of outputs that a pod's status keeps.
 MOST_BYTES = 4096
-#: The exit code of what cannot succeed however often it is tried: a wrong Python, a missing module.
+#: The exit code for errors that no retry fixes: a wrong Python, a missing module.
 HOPELESS = 78
-#: That of a function whose value cannot be sent, which would be so again.
+#: The exit code if the function's result cannot be serialized, which no retry fixes either.
 UNSENDABLE = 79
 _PICKLE, _FILE = "pickle:", "file:"
-#: Stands for the number of the user in the name of a folder.
+#: Stands for the numeric user id in the name of a folder.
 _OWN = "{uid}"
 _PLAIN = (str, int, bool, type(None))
-#: What JSON, a signature and a message need around a value; and how deep a value is looked into.
+#: Bytes for JSON, signature and message around a value; and the depth to which a value is examined.
 _AROUND = 300
 _DEEPEST = 20
-#: How long results lie in a folder before others of their kind clear them away.
+#: How long results stay in a folder before later tasks delete them.
 _KEPT_S = 24 * 3600.0
 
 
 class Problem(Exception):
-    """The task cannot be done here, in one line."""
+    """The task cannot run here; the message is one line."""
 
 
 class Missing(Exception):
-    """What a value stands for is not there, or is not what was written."""
+    """A referenced value is missing or was changed."""
 
 
 # --- values as text ---------------------------------------------------------------------------------------------------
 
 
 def is_plain(value: Any, depth: int = _DEEPEST) -> bool:
-    """Whether JSON says a value exactly: types as they are, no keys but texts, no numbers that JSON lacks."""
+    """Whether JSON represents a value exactly: exact types, string keys only, finite numbers only."""
     kind = type(value)
     if kind in _PLAIN:
         return True
@@ -90,7 +90,7 @@ def write(value: Any) -> str:
 
 
 def read(text: str, load: Callable[[bytes], Any] = pickle.loads) -> Any:
-    """The value that a text stands for; runs what the pickle says, so only of texts from those who are trusted."""
+    """The value of a text; unpickles, which runs code, so only for texts from trusted sources."""
     place = place_of(text)
     if place is not None:
         text = content(*place).decode()
@@ -100,7 +100,7 @@ def read(text: str, load: Callable[[bytes], Any] = pickle.loads) -> Any:
 
 
 def place_of(text: str) -> tuple[str, str] | None:
-    """The file that a text stands for, and its digest; None if the value is in the text."""
+    """The file and digest that a text refers to; None if the value is in the text."""
     if not text.startswith(_FILE):
         return None
     digest, _, path = text[len(_FILE) :].partition(":")
@@ -108,7 +108,7 @@ def place_of(text: str) -> tuple[str, str] | None:
 
 
 def content(path: str, digest: str) -> bytes:
-    """What is in a file; `Missing` if that is not what was written."""
+    """The content of a file; `Missing` if its digest differs."""
     try:
         with open(path, "rb") as file:
             found = file.read()
@@ -120,7 +120,7 @@ def content(path: str, digest: str) -> bytes:
 
 
 def put_away(written: bytes, folder: str, name: str) -> tuple[str, str]:
-    """Write a file into a folder, for its user alone; its path and its digest."""
+    """Write a file into a folder, readable by its user only; its path and digest."""
     digest = hashlib.sha256(written).hexdigest()
     os.makedirs(folder, mode=0o755, exist_ok=True)
     path = os.path.join(folder, f"{name}-{digest[:12]}")
@@ -132,7 +132,7 @@ def put_away(written: bytes, folder: str, name: str) -> tuple[str, str]:
 
 
 def sign(key: str, name: str, text: str) -> str:
-    """What proves that whoever wrote a text has the key of its task."""
+    """The signature of a text with the key of its task."""
     return hmac.new(key.encode(), f"{name}\0{text}".encode(), "sha256").hexdigest()
 
 
@@ -140,7 +140,7 @@ def sign(key: str, name: str, text: str) -> str:
 
 
 class _Given:
-    """The variables of a task."""
+    """The environment variables of a task."""
 
     def __init__(self, variables: MutableMapping[str, str]) -> None:
         self.task: dict[str, Any] = json.loads(variables.pop("ROTA_TASK"))
@@ -151,7 +151,7 @@ class _Given:
         self._known: dict[int, Any] = {}
 
     def call(self) -> Any:
-        """The function, its arguments, and where its source was."""
+        """The function, its arguments, and the location of its source."""
         task = self.task
         if task.get("file"):
             try:
@@ -176,14 +176,14 @@ class _Given:
         return Reader(io.BytesIO(pickled)).load()
 
     def _value(self, number: int) -> Any:
-        """What was promised when the task was written."""
+        """The value of a promise."""
         if number not in self._known:
             self._known[number] = _converted(self._values[number], self.task["values"][number], self._load)
         return self._known[number]
 
 
 def _converted(given: str, kind: str, load: Callable[[bytes], Any]) -> Any:
-    text = given[1:]  # one sign stands before it, so that it is a text whatever it holds
+    text = given[1:]  # one character precedes it, so that it is a string whatever it contains
     if kind == "value":
         return read(text, load)
     if kind == "values":
@@ -214,12 +214,13 @@ def _check_version(task: dict[str, Any]) -> None:
 
 
 class _Left:
-    """What goes back."""
+    """The output of a task."""
 
     def __init__(self, given: _Given) -> None:
         self._given = given
         self._name: str = given.task["name"]
-        #: Whether the one who reads it is the one who wrote the function; else it is a pipeline, and people do.
+        #: Whether the reader is the client that submitted the function; otherwise it is a pipeline, whose outputs users
+        #: read.
         self._signed = bool(given.key)
 
     def result(self, value: Any) -> None:
@@ -230,7 +231,7 @@ class _Left:
         self._leave(outputs)
 
     def _items(self, value: Any) -> str:
-        """Each part of a value by itself, for a step that runs once for each."""
+        """Each item of a value by itself, for a step that runs once for each."""
         items = json.dumps([write(one) for one in value], separators=(",", ":"))
         if len(json.dumps(items)) > MOST_BYTES // 2:
             raise Problem(f"what {self._name} has returned is too much to run a step for each: {len(items)} bytes")
@@ -249,7 +250,7 @@ class _Left:
         self._leave({"error": text, "message": _brief(problem)[:200]})
 
     def _cut(self, record: dict[str, str]) -> str:
-        """As much of an error as fits where there is no folder for more."""
+        """An error truncated to what fits without a folder."""
         record.pop("exception", None)
         record.pop("exception_state", None)
         most = 2000
@@ -259,7 +260,7 @@ class _Left:
         return json.dumps(record)
 
     def problem(self, text: str) -> None:
-        """Say in one line why nothing was done."""
+        """Report in one line why the task did not run."""
         sys.stderr.write(f"rota: {text}\n")
         if self._signed:
             self._leave({"problem": text[:500]})
@@ -278,7 +279,7 @@ class _Left:
             )
         if _OWN in folder:
             folder = own_folder(folder)
-        # by the pod's name, under which whoever releases the task finds it again
+        # named after the pod, so that the client finds it when it releases the task
         path, digest = put_away(text.encode(), folder, f"{os.environ.get('HOSTNAME', 'task')}-{name}")
         return f"{_FILE}{digest}:{path}"
 
@@ -295,9 +296,9 @@ class _Left:
 
 
 def _exception(problem: Exception) -> dict[str, str]:
-    """An exception as text: pickled where that gives it back as it was, else by its state; empty if neither can be.
+    """An exception as text: pickled if that restores it, else by its state; empty if neither works.
 
-    Pickle calls the class with `args`, which are what the constructor handed on and need not be what it takes.
+    Pickle calls the class with `args`, which are what the constructor passed on and need not be what it takes.
     """
     try:
         text = write(problem)
@@ -314,7 +315,7 @@ def _exception(problem: Exception) -> dict[str, str]:
                 state[name] = value
             except Exception:  # noqa: BLE001, S112 - what cannot be sent of it stays here
                 continue
-        # of an OSError this holds the file's name as well, which is none of its `args`
+        # of an OSError this contains the file's name as well, which is not in `args`
         args = _built_in(type(problem)).__reduce__(problem)[1]
         text = write((type(problem), args, problem.args, state))
         rebuilt(read(text))
@@ -324,15 +325,15 @@ def _exception(problem: Exception) -> dict[str, str]:
 
 
 def _built_in(kind: Any) -> Any:
-    """The nearest class of Python's own that a class of exceptions comes from."""
+    """The nearest built-in base class of an exception class."""
     return next(one for one in kind.__mro__ if one.__module__ == "builtins")
 
 
 def rebuilt(state: tuple[Any, tuple[Any, ...], tuple[Any, ...], dict[str, Any]]) -> BaseException:
-    """An exception from its class and its state, without a call of the class' own constructor."""
+    """An exception from its class and state, without a call of the class's own constructor."""
     kind, constructed_from, args, attributes = state
     made: BaseException = kind.__new__(kind, *constructed_from)
-    # what Python's own classes keep beside `args`, as `errno` of an OSError, is set by their constructor
+    # attributes of built-in classes beside `args`, such as `errno` of an OSError, are set by their constructor
     _built_in(kind).__init__(made, *constructed_from)
     made.args = args
     made.__dict__.update(attributes)
@@ -340,12 +341,12 @@ def rebuilt(state: tuple[Any, tuple[Any, ...], tuple[Any, ...], dict[str, Any]])
 
 
 def own_path(pattern: str) -> str:
-    """The path of a folder of which each user has one."""
+    """The path of a folder that each user has separately."""
     return pattern.replace(_OWN, str(os.getuid()))
 
 
 def own_folder(pattern: str) -> str:
-    """The folder for results of this user, from which those are removed that nobody has come for in a day."""
+    """The results folder of this user, without files older than a day."""
     import time  # noqa: PLC0415 - see above
 
     folder = own_path(pattern)
@@ -357,13 +358,13 @@ def own_folder(pattern: str) -> str:
         try:
             if now - entry.stat(follow_symlinks=False).st_mtime > _KEPT_S:
                 os.unlink(entry.path)
-        except OSError:  # somebody else was quicker
+        except OSError:  # another process deleted it first
             continue
     return folder
 
 
 def _brief(problem: Exception) -> str:
-    """An error in one line, with the place that raised it."""
+    """An error in one line, with the line that raised it."""
     import traceback  # noqa: PLC0415 - see above
 
     frames = traceback.extract_tb(problem.__traceback__)
@@ -373,7 +374,7 @@ def _brief(problem: Exception) -> str:
 
 
 def _remember(source: tuple[str, int, str] | None) -> None:
-    """Have tracebacks show the lines of a function whose file is not on this machine."""
+    """Make the source of a function available to tracebacks, if its file is not on this machine."""
     if source is None or os.path.exists(source[0]):
         return
     import linecache  # noqa: PLC0415 - see above
@@ -390,7 +391,7 @@ def _written(problem: Exception) -> str:
 
 
 def _read_call(given: _Given) -> Any:
-    """The function and its arguments; `Problem` in one line if that cannot be had."""
+    """The function and its arguments; `Problem` if they cannot be read."""
     name = given.task["name"]
     try:
         _check_version(given.task)
@@ -410,7 +411,7 @@ def _read_call(given: _Given) -> Any:
 
 
 def main() -> int:
-    """Do the task that the variables hold; the exit code."""
+    """Run the task in the environment variables; returns the exit code."""
     given = _Given(os.environ)
     left = _Left(given)
     for stream in (sys.stdout, sys.stderr):
@@ -422,11 +423,11 @@ def main() -> int:
         try:
             value = function(*args, **kwargs)
         except SystemExit as problem:
-            # said by the task itself, so that a result that was lost is not taken for this
+            # reported by the task itself, so that it is not confused with a lost result
             left.problem(f"its function called sys.exit({problem.code!r}) and so returned nothing")
             raise
         except Exception as problem:  # noqa: BLE001 - it is the function's own, and its caller's to handle
-            # the frames of this file say nothing to whoever wrote the function
+            # frames of this file are of no use to the author of the function
             problem.__traceback__ = problem.__traceback__ and problem.__traceback__.tb_next
             written = _written(problem)
             sys.stderr.write(written)

@@ -1,14 +1,14 @@
-"""`@rota.task`: a function that can be called here, sent to a cluster, or made a step of a pipeline.
+"""`@rota.task`: a function that can be called locally, submitted to a cluster, or made a step of a pipeline.
 
     @rota.task(cpu=2, memory="1Gi", retries=2)
     def count(path: str) -> int: ...
 
-    count("a.txt")              # here
+    count("a.txt")              # locally
     count.submit("a.txt")       # in the cluster: a future
-    count.map(["a.txt", ...])   # many of them
+    count.map(["a.txt", ...])   # many calls
 
-In a function that is a `@rota.pipeline`, a call makes a step, and `count.each(...)` one that runs once for each item.
-Type checkers see the function's own parameters and what it returns in all of these.
+In a `@rota.pipeline` function, a call makes a step, and `count.each(...)` a step that runs once for each item. Type
+checkers see the function's own parameters and return type in all of these.
 """
 
 import copy
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class Task(Generic[P, R]):
-    """A function with what it asks for."""
+    """A function with its options."""
 
     __name__: str
     __wrapped__: Callable[P, R]
@@ -38,7 +38,7 @@ class Task(Generic[P, R]):
         self._step: Final[StepWishes] = step or {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function here; in a pipeline, make a step of it."""
+        """Call the function locally; in a pipeline, add a step."""
         plan = pipeline_builder.current()
         if plan is None:
             here: Any = self.function(*args, **kwargs) if self._step.get("when", True) else None
@@ -47,7 +47,7 @@ class Task(Generic[P, R]):
         return step
 
     def each(self, *iterables: Iterable[Any]) -> list[R]:
-        """Call it once for each item: here, or in a pipeline as a step that runs once for each."""
+        """Call it once for each item: locally, or in a pipeline as a step that runs once for each."""
         plan = pipeline_builder.current()
         if plan is None:
             one: Any = self.function
@@ -56,7 +56,7 @@ class Task(Generic[P, R]):
         return steps
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Have it called in the cluster, by the client of those who name none."""
+        """Submit a call to the cluster of the default client."""
         if pipeline_builder.current() is not None:
             raise PipelineError(
                 f"{serialization.name_of(self.function)}.submit in a pipeline", "call it: that makes a step of it"
@@ -64,7 +64,7 @@ class Task(Generic[P, R]):
         return clients.default().submit(self, *args, **kwargs)
 
     def map(self, *iterables: Iterable[Any]) -> list[Future[R]]:
-        """Have it called in the cluster once for each item; in a pipeline the same as `each`."""
+        """Submit one call per item; in a pipeline the same as `each`."""
         plan = pipeline_builder.current()
         if plan is None:
             return clients.default().map(self, *iterables)
@@ -76,7 +76,7 @@ class Task(Generic[P, R]):
         return Task(self.function, self.task_options.changed(**wishes), step=self._step)
 
     def step(self, **wishes: Unpack[StepWishes]) -> "Task[P, R]":
-        """The same function, with what it does as a step of a pipeline: `after`, `when`, `name`, ..."""
+        """The same function with options as a step of a pipeline: `after`, `when`, `name`, ..."""
         unknown = [one for one in wishes if one not in StepWishes.__annotations__]
         if unknown:
             known = ", ".join(StepWishes.__annotations__)
@@ -91,7 +91,7 @@ class Task(Generic[P, R]):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Sent along with what calls it, a task is the function that it is: the far side need not have Rota.
+        # A task that another task's code refers to is pickled as its function, so that the worker does not need Rota.
         return copy.copy, (self.function,)
 
     def __repr__(self) -> str:

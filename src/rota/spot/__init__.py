@@ -1,1 +1,4 @@
-"""Spot machines: telling them apart, hearing that they go, what a workload wants of them, and when to leave."""
+"""Rules about spot machines: node signals, notices, policies of workloads, evacuation plans, scores, risks, prices.
+
+Everything here is pure. The controller that acts is `rota.spot_control`; the sources of notices are in `rota.notices`.
+"""

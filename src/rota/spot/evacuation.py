@@ -1,9 +1,9 @@
-"""Leaving a machine that ends: which pod goes when, worked back from the deadline.
+"""The evacuation of a machine with a notice: which pod is evicted when, counted back from the deadline.
 
-A pod goes as soon as there is a place for its successor, or at its latest moment, whichever comes first: so much
-before the end that its own grace still fits. A budget that says no is asked again, more and more slowly; at the latest
-moment the workload's policy decides whether the pod is deleted all the same. Critical pods go first, and among equals
-those that need longest. Pure: facts and a time in, steps and the next time to look out.
+A pod is evicted as soon as there is a place for its successor, or at its latest moment, whichever comes first; the
+latest moment leaves its full grace period before the deadline. A refused eviction is retried with backoff; at the
+latest moment the workload's policy decides whether the pod is deleted despite its budget. Critical pods go first, and
+among equals those with the longest grace period. Pure: facts and a time in, steps and the time of the next check out.
 """
 
 import enum
@@ -16,10 +16,10 @@ from rota.spot import reservations
 from rota.spot.node_readings import Notice
 from rota.spot.policies import AtDeadline
 
-#: What a machine may end too early by.
+#: A margin, because a machine may end too early.
 SAFETY_S: Final = 2.0
 _BACKOFF_S: Final = (1.0, 2.0, 4.0, 5.0)
-#: Nobody asks a budget more often, whoever else does.
+#: The shortest interval between two evictions of a pod under a budget, whatever else triggers one.
 _NOT_SOONER_S: Final = 0.2
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
@@ -27,33 +27,33 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 class Act(enum.Enum):
     """What to do with a pod."""
 
-    #: Through the eviction API, which heeds budgets.
+    #: Through the eviction API, which respects budgets.
     EVICT = "evict"
-    #: Whatever budgets say.
+    #: Regardless of budgets.
     DELETE = "delete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictedPod:
-    """A pod on a machine that ends."""
+    """A pod on a machine with a notice."""
 
     key: str
     uid: str
     priority: int
     grace_s: float
     at_deadline: AtDeadline
-    #: Whether a place is kept for its successor.
+    #: Whether a place is reserved for its successor.
     reserved: bool = False
-    #: How often a budget has said no, and when it did last.
+    #: How often a budget has refused its eviction, and when it did last.
     refusals: int = 0
     refused_at: float = -math.inf
-    #: Whether it has been told to go.
+    #: Whether it was evicted.
     going: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do now."""
+    """One action that is due."""
 
     act: Act
     guest: EvictedPod
@@ -61,26 +61,26 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now, and when to look again if nothing happens before; infinity for never."""
+    """The actions that are due, and when to check again without any change; infinity for never."""
 
     steps: Sequence[Step]
     wake_at: float
 
 
 def latest(guest: EvictedPod, notice: Notice) -> float:
-    """The last moment at which a pod can be told to go and still have its grace; never before the notice."""
+    """The latest time to evict a pod with its full grace period; never before the notice."""
     return max(notice.since, notice.deadline - SAFETY_S - guest.grace_s)
 
 
 def plan(guests: Iterable[EvictedPod], notice: Notice, *, now: float) -> Plan:
-    """What to do with the pods of a machine at a time."""
+    """The steps for the pods of a machine at a time."""
     steps, wake_at = [], math.inf
     for guest in sorted(guests, key=lambda one: (-one.priority, -one.grace_s, one.key)):
         if guest.going:
             continue
         last = latest(guest, notice)
         if now >= last and guest.at_deadline is AtDeadline.DELETE and guest.refusals:
-            # a budget was asked, and there is no time left to ask again
+            # a budget has refused, and there is no time left to retry
             steps.append(Step(Act.DELETE, guest))
             continue
         if not guest.reserved and now < last:
@@ -95,9 +95,9 @@ def plan(guests: Iterable[EvictedPod], notice: Notice, *, now: float) -> Plan:
 
 
 def overtaken(guests: Iterable[EvictedPod], steps: Iterable[Step], *, now: float) -> list[Step]:
-    """Those whose budgets said no and who are more important than somebody who asks now: they ask again, too.
+    """Pods with refused evictions and a higher priority than a pod that is evicted now: they are evicted again, too.
 
-    Budgets give what they have to those who ask first, and nobody should come first because others wait politely.
+    Budgets are consumed in the order of requests; a pod must not lose its turn because it is in backoff.
     """
     least = min((step.guest.priority for step in steps if step.act is Act.EVICT), default=math.inf)
     asking = {step.guest.uid for step in steps}
@@ -114,9 +114,9 @@ def overtaken(guests: Iterable[EvictedPod], steps: Iterable[Step], *, now: float
 
 
 def must_leave(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is to be moved: daemons come back by themselves, mirrors are their machine's, the finished rest.
+    """Whether a pod must be moved: not daemons, which are recreated on the node; not mirror pods; not finished pods.
 
-    Who only holds a place for another has nowhere to go.
+    Placeholder pods need not be moved either.
     """
     metadata = pod["metadata"]
     if reservations.is_one(pod):

@@ -1,7 +1,7 @@
-"""What a node's marks say: whether it is a spot machine, and whether and when it goes.
+"""What the signals of a node say: whether it is a spot machine, and whether and when it ends.
 
-Everything is read from the node object alone, so that an extender, a controller and a simulator see the same. A notice
-is known by its node's uid, not by the name: clouds give the names of dead machines to new ones.
+Everything is read from the node object, so that extender, controller and simulator agree. A notice is identified by its
+node's uid, not by the name: clouds reuse the names of ended machines.
 """
 
 import enum
@@ -16,12 +16,12 @@ from rota.spot.node_signals import TERMINATING, Means, NodeSignal, NodeSignals, 
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 _TYPE: Final = "node.kubernetes.io/instance-type"
-#: Notices without a known time leave this long.
+#: The assumed time that is left after a notice without a time.
 _USUAL_LEAD_S: Final = 30.0
 
 
 class Capacity(enum.Enum):
-    """How a machine was bought. What nobody marked is taken for machines that stay."""
+    """The capacity type of a machine. Machines without a signal count as on-demand."""
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
@@ -29,44 +29,45 @@ class Capacity(enum.Enum):
 
     @property
     def leaves(self) -> bool:
-        """Whether it may be taken away at any time."""
+        """Whether it may be reclaimed at any time."""
         return self is Capacity.SPOT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """That a node will be taken away."""
+    """The announcement that a machine will be reclaimed."""
 
     node: str
     uid: str
     provider: str
-    #: The key that said so.
+    #: The key of the signal.
     mark: str
-    #: When it was said, and when the machine ends; seconds since 1970.
+    #: When it was given, and when the machine ends; seconds since 1970.
     since: float
     deadline: float
-    #: Whoever takes it away waits for budgets: the deadline is when to have asked for all, and nothing ends then.
+    #: The provider respects budgets: the deadline is when all evictions should have been requested, and nothing ends
+    #: then.
     waits: bool = False
 
     def left(self, now: float) -> float:
-        """Seconds that remain."""
+        """Remaining seconds."""
         return max(0.0, self.deadline - now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """All that the marks of one node say."""
+    """All that the signals of one node say."""
 
     capacity: Capacity
     notice: Notice | None
-    #: The key of a mark that says that this node is less sure than others; empty if there is none.
+    #: The key of a signal of elevated risk; empty if there is none.
     risky: str
-    #: Machines that are taken away together: of one type in one zone.
+    #: The pool: machines of one type in one zone, which are often reclaimed together.
     pool: str
 
 
 def read(node: Mapping[str, Any], marks: NodeSignals, *, now: float) -> Reading:
-    """What a node says at a time; a notice without a time of its own counts from `now`."""
+    """The reading of a node at a time; a notice without a time counts from `now`."""
     metadata = node["metadata"]
     labels = metadata.get("labels") or {}
     return Reading(
@@ -79,7 +80,7 @@ def read(node: Mapping[str, Any], marks: NodeSignals, *, now: float) -> Reading:
 
 def _capacity(labels: Mapping[str, str], marks: NodeSignals) -> Capacity:
     said = {mark.means for mark, _ in marks.find(Place.LABEL, labels)}
-    # where two tools disagree, the machine may go
+    # where two tools disagree, the machine counts as spot
     if Means.SPOT in said:
         return Capacity.SPOT
     return Capacity.ON_DEMAND if Means.ON_DEMAND in said else Capacity.UNKNOWN
@@ -94,7 +95,7 @@ def _notice(node: Mapping[str, Any], marks: NodeSignals, now: float) -> Notice |
         if mark.means is not Means.NOTICE:
             continue
         begun = since if since is not None else now
-        # for some clouds a condition's message is the only place where they tell it
+        # for some clouds the condition's message is the only place with the deadline
         written = timestamps.find(text)
         known = [*deadlines, *([written] if written is not None and written >= begun else [])]
         lead = mark.lead if mark.lead is not None else _USUAL_LEAD_S
@@ -109,7 +110,7 @@ def _notice(node: Mapping[str, Any], marks: NodeSignals, now: float) -> Notice |
                 waits=mark.waits and not known,
             )
         )
-    # an end that is sure counts before one that budgets may put off, however soon that would be
+    # a fixed end precedes one that budgets may delay, however soon that would be
     return min(found, key=lambda notice: (notice.waits, notice.deadline, notice.mark), default=None)
 
 
@@ -118,7 +119,7 @@ def _risky(node: Mapping[str, Any], marks: NodeSignals) -> str:
 
 
 def _said(node: Mapping[str, Any], marks: NodeSignals) -> Iterable[tuple[NodeSignal, float | None, str]]:
-    """Every mark of a node with the time since when it stands there, and the words that go with it."""
+    """Every label, taint, condition and annotation of a node, with the time since when it exists and its message."""
     for taint in (node.get("spec") or {}).get("taints") or ():
         for mark, value in marks.find(Place.TAINT, {taint.get("key", ""): taint.get("value") or ""}):
             yield _ours(mark, value, marks), timestamps.find(taint.get("timeAdded") or ""), ""
@@ -137,7 +138,7 @@ def _annotated(metadata: Mapping[str, Any], marks: NodeSignals) -> Iterable[tupl
 
 
 def _ours(mark: NodeSignal, provider: str, marks: NodeSignals) -> NodeSignal:
-    """The mark that we write ourselves for what others tell us has the provider for its value."""
+    """The value of Rota's own taint is the provider."""
     if mark.key != TERMINATING or mark.provider or provider not in marks.providers:
         return mark
     return msgspec.structs.replace(mark, provider=provider, lead=marks.lead(provider))

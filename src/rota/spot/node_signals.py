@@ -1,8 +1,8 @@
-"""The marks by which spot machines and their end are known: one table, which users extend.
+"""The table of signals by which spot machines and notices are recognized; users can extend it.
 
-Clouds and tools say it with labels, taints, conditions and annotations of nodes and with events about them, each with
-keys of its own. Here they are data; `rota.spot.node_readings` reads a node by them, `rota.notices` what is said
-elsewhere. That a node is not ready is no mark: it comes when pods die already, and on every flap of a network.
+Clouds and tools use labels, taints, conditions and annotations of nodes and events about them, each with its own keys.
+This table is data; `rota.spot.node_readings` reads nodes by it, `rota.notices` reads events. A node that is not ready
+is not a signal: that comes when pods are already lost, and on every network failure.
 """
 
 import enum
@@ -15,55 +15,55 @@ import yaml
 
 from rota.kit import errors
 
-#: The taint of a notice that somebody told us; its value is the provider.
+#: The taint of a notice that Rota received; its value is the provider.
 TERMINATING: Final = "rota.dev/terminating"
-#: And of a machine that may be taken away sooner than others.
+#: The taint of a machine with elevated risk.
 AT_RISK: Final = "rota.dev/at-risk"
 #: The annotation with the time at which a machine ends.
 TERMINATES_AT: Final = "rota.dev/terminates-at"
-#: How long a machine of an unknown provider has left when nobody tells.
+#: The time that is left after a notice of an unknown provider that gives none.
 _USUAL_LEAD_S: Final = 120.0
 
 
 class Means(enum.Enum):
-    """What a mark says about its node."""
+    """What a signal says about its node."""
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
-    #: It will be taken away.
+    #: It will be reclaimed.
     NOTICE = "notice"
-    #: It may be taken away sooner than others.
+    #: It has an elevated risk of being reclaimed.
     RISK = "risk"
-    #: When it will be taken away; a time by itself is no notice.
+    #: When it will be reclaimed; a time alone is not a notice.
     DEADLINE = "deadline"
 
 
 class Place(enum.Enum):
-    """Where on a node a mark stands."""
+    """Where a signal is found."""
 
     LABEL = "label"
     TAINT = "taint"
     CONDITION = "condition"
     ANNOTATION = "annotation"
-    #: Not on the node itself: the key is the reason of an event about it, the values are who may say so.
+    #: Not on the node itself: the key is the reason of an event about it, the values are the permitted reporters.
     EVENT = "event"
 
 
 class NodeSignal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One key, and what it means where it has one of the values, or any where none is named."""
+    """One key, and what it means with one of the values, or with any value if none is given."""
 
     means: Means
     place: Place
     key: str
     values: tuple[str, ...] = ()
     provider: str = ""
-    #: How many seconds are left from the moment when the mark appears, where nothing else tells the time.
+    #: Seconds left from the moment when the signal appears, if nothing else gives a time.
     lead: float | None = None
-    #: Of a notice: whoever empties the machine waits for budgets, and no time at which it ends follows from the mark.
+    #: For a notice: the provider respects budgets while it drains the machine, so the signal implies no deadline.
     waits: bool = False
 
     def matches(self, value: str) -> bool:
-        """Whether a value of the key means this."""
+        """Whether the signal matches a value of the key."""
         return not self.values or value.lower() in map(str.lower, self.values)
 
 
@@ -76,7 +76,7 @@ def _table(
     ]
 
 
-#: What clouds, autoscalers and termination handlers are known to write.
+#: The known signals of clouds, autoscalers and termination handlers.
 BUILTIN: Final[Sequence[NodeSignal]] = (
     *_table(
         Means.SPOT,
@@ -120,7 +120,7 @@ BUILTIN: Final[Sequence[NodeSignal]] = (
         ("azure", "remediator.aks.microsoft.com/unschedulable", [], 30.0),
         ("", "node.cloudprovider.kubernetes.io/shutdown", [], 0.0),
     ),
-    # autoscalers also empty machines because they are too many or too old, and give them up if a budget says no
+    # autoscalers also drain machines that are underutilized or expired, and stop if a budget refuses
     *_table(
         Means.NOTICE,
         Place.TAINT,
@@ -173,16 +173,16 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
     """A user's file."""
 
     marks: list[NodeSignal]
-    #: Leave out what is built in.
+    #: Leave out the built-in table.
     replace: bool = False
 
 
 class NodeSignals:
-    """The table, looked up by place and key."""
+    """The table, indexed by place and key."""
 
     def __init__(self, marks: Iterable[NodeSignal] = BUILTIN) -> None:
         self._by_key: Final[dict[tuple[Place, str], list[NodeSignal]]] = {}
-        #: Seconds that the machines of each provider have left, if nobody tells; None where the table does not either.
+        #: Default seconds that are left after a notice, by provider; None where the table does not say.
         self._leads: Final[dict[str, float | None]] = {}
         for mark in marks:
             self._by_key.setdefault((mark.place, mark.key), []).append(mark)
@@ -193,25 +193,25 @@ class NodeSignals:
 
     @property
     def providers(self) -> frozenset[str]:
-        """Who is known to take machines away."""
+        """The known providers."""
         return frozenset(self._leads)
 
     @property
     def heeds_events(self) -> bool:
-        """Whether events are worth listening to."""
+        """Whether the table contains signals in events."""
         return any(place is Place.EVENT for place, _ in self._by_key)
 
     def lead(self, provider: str) -> float:
-        """How many seconds a provider's machines have left from the moment of a notice that tells no time."""
+        """Seconds that a provider's machines have left after a notice without a time."""
         lead = self._leads.get(provider)
         return _USUAL_LEAD_S if lead is None else lead
 
     def about(self, place: Place, key: str) -> Sequence[NodeSignal]:
-        """All that a key may mean, by its value."""
+        """All signals with a key."""
         return self._by_key.get((place, key), ())
 
     def find(self, place: Place, entries: Mapping[str, str]) -> Iterable[tuple[NodeSignal, str]]:
-        """The marks among entries of a place, each with its value."""
+        """The signals among entries of a place, each with its value."""
         for key, value in entries.items():
             for mark in self._by_key.get((place, key), ()):
                 if mark.matches(value):
@@ -219,7 +219,7 @@ class NodeSignals:
 
 
 def read(path: Path) -> NodeSignals:
-    """The built-in table with a user's marks in front, from YAML; UserError names what is wrong.
+    """The built-in table with a user's signals in front, from YAML; UserError names what is wrong.
 
     marks:
     - {means: notice, place: taint, key: example.com/reclaim, provider: example, lead: 60}
@@ -235,5 +235,5 @@ def read(path: Path) -> NodeSignals:
 
 
 def _plain(value: Any) -> Any:
-    """An empty file is one without marks."""
+    """An empty file is one without signals."""
     return {"marks": []} if value is None else value

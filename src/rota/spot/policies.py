@@ -1,12 +1,12 @@
-"""What a workload wants of spot machines, as annotations of its pods say it, and what follows for its next pod.
+"""What a workload allows of spot machines, by annotations of its pods, and what follows for its next pod.
 
     rota.dev/spot: prefer | only | never
-    rota.dev/spot-base: "3"              # so many pods on machines that stay, before any goes to spot
-    rota.dev/spot-max-share: "70"        # of those beyond the base at most so many percent on spot
+    rota.dev/spot-base: "3"              # this many pods on on-demand machines, before any goes to spot
+    rota.dev/spot-max-share: "70"        # of those beyond the base at most this percentage on spot
     rota.dev/spot-at-deadline: delete | strict
 
-The base and the share count the pods of one owner. A budget that is still in the way when a machine ends gives way
-(`delete`) or holds (`strict`), by the last one. What contradicts itself is refused as a whole, and nothing is guessed.
+The base and the share count the pods of one owner. The last annotation says whether a pod is deleted at the deadline
+although a budget refuses its eviction (`delete`), or not (`strict`). Contradictory annotations are rejected as a whole.
 """
 
 import enum
@@ -29,7 +29,7 @@ class PolicyError(ValueError):
 
 
 class SpotPreference(enum.Enum):
-    """Where a workload would run."""
+    """Where a workload prefers to run."""
 
     PREFER = "prefer"
     ONLY = "only"
@@ -37,7 +37,7 @@ class SpotPreference(enum.Enum):
 
 
 class AtDeadline(enum.Enum):
-    """What becomes of a pod that a budget still protects when its machine ends."""
+    """What happens to a pod that a budget still protects at the deadline of its machine."""
 
     DELETE = "delete"
     STRICT = "strict"
@@ -45,7 +45,7 @@ class AtDeadline(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What one workload wants."""
+    """The policy of one workload."""
 
     wish: SpotPreference = SpotPreference.PREFER
     base: int = 0
@@ -54,13 +54,13 @@ class Policy:
 
     @property
     def counts(self) -> bool:
-        """Whether the answer depends on where the owner's other pods are."""
+        """Whether the answer depends on the owner's other pods."""
         return self.wish is SpotPreference.PREFER and (self.base > 0 or self.max_share < _ALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Where an owner's pods are, those that end and the one that is asked about left out."""
+    """Where an owner's pods are, without those that end and the one in question."""
 
     spot: int = 0
     staying: int = 0
@@ -70,7 +70,7 @@ PREFER: Final = Policy()
 
 
 def parse(annotations: Mapping[str, str]) -> Policy:
-    """The policy in a pod's annotations; PolicyError if there is something wrong with them."""
+    """The policy in a pod's annotations; PolicyError if they are invalid."""
     if not annotations or not any(key in annotations for key in (WISH, BASE, MAX_SHARE, AT_DEADLINE)):
         return PREFER
     policy = Policy(
@@ -87,7 +87,7 @@ def parse(annotations: Mapping[str, str]) -> Policy:
 
 
 def refusal(policy: Policy, spread: Spread, capacity: Capacity) -> str:
-    """Why the next pod of an owner must not go to a machine of this capacity; empty if it may."""
+    """Why the next pod of an owner must not go to a machine of this capacity type; empty if it may."""
     if policy.wish is SpotPreference.ONLY:
         return "" if capacity.leaves else f"the workload runs on spot machines only ({WISH})"
     if not capacity.leaves:
@@ -103,7 +103,7 @@ def refusal(policy: Policy, spread: Spread, capacity: Capacity) -> str:
 
 
 def allowed(policy: Policy, pods: int) -> float:
-    """Which part of so many pods may be on spot machines, from 0 to 1."""
+    """The share of this many pods that may be on spot machines, from 0 to 1."""
     if policy.wish is SpotPreference.NEVER or not pods:
         return 0.0
     return max(0, pods - policy.base) * policy.max_share // _ALL / pods

@@ -1,7 +1,7 @@
-"""What machines cost, where their labels tell it, and what spot machines save.
+"""Prices of machines from their labels, and the savings of spot machines. Pure.
 
-What a spot machine would cost otherwise is told by a label of its own, or by machines of the same type that stay. Where
-neither is there nothing is said to be saved: an unknown price is no price. Pure.
+The on-demand price of a spot machine comes from a label of its own, or from on-demand machines of the same type.
+Without either, no savings are reported: an unknown price is not zero.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from rota.spot.node_readings import Capacity
 
-#: Where a node tells what it costs per hour; the first that holds a number counts.
+#: Labels with the price per hour; the first that holds a number counts.
 LABELS: Final = ("rota.dev/price", "node.kubernetes.io/price", "karpenter.sh/price")
-#: Where a spot machine tells what it would cost if it stayed.
+#: Labels of a spot machine with its on-demand price.
 OTHERWISE: Final = "rota.dev/on-demand-price"
 _TYPE: Final = "node.kubernetes.io/instance-type"
 
@@ -21,27 +21,27 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
-    """What all spot machines save per hour, in whatever money the labels are in."""
+    """What all spot machines save per hour, in the currency of the labels."""
 
     per_hour: float = 0.0
-    #: By the names of nodes.
+    #: By node name.
     nodes: Mapping[str, float]
-    #: Spot machines of which it is not known.
+    #: Spot machines with unknown savings.
     unknown: int = 0
 
 
 def of(node: Document) -> float | None:
-    """What a node costs per hour; None if it does not tell."""
+    """The price of a node per hour; None if unknown."""
     return in_labels(node["metadata"].get("labels") or {})
 
 
 def in_labels(labels: Mapping[str, str]) -> float | None:
-    """What labels say a node costs per hour."""
+    """The price per hour from labels."""
     return next((price for name in LABELS if (price := _number(labels.get(name))) is not None), None)
 
 
 def savings(nodes: Iterable[tuple[Document, Capacity]]) -> Savings:
-    """What spot machines save beside machines that stay."""
+    """What spot machines save in comparison with on-demand machines."""
     known = list(nodes)
     usual: dict[str, list[float]] = {}
     for node, capacity in known:

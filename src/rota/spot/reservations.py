@@ -1,10 +1,11 @@
-"""A place that is held on a node for the successor of a pod that leaves: a pod that asks for the same and runs nothing.
+"""Placeholder pods: each requests the same resources as a pod that leaves, runs nothing, and holds a place on a node.
+Pure.
 
-It is bound when it is made, so that every scheduler, the stock one too, counts what it asks for. Where containers come
-from images it never starts, since there is none; where they are processes it sleeps. It has the priority of the pod
-that it stands for: nobody less important can have it preempted. It ends by itself some time after the machine that is
-left, also if nobody is there any more to take it away. What it is for stands on it, and whoever holds places finds them
-again by a label. Pure.
+A placeholder is bound when it is created, so that every scheduler, also the stock one, counts its requests. Where
+containers come from images it never starts, because its image is empty; where they are processes it sleeps. It has the
+priority of the pod that it stands for, so that no pod of lower priority can preempt it. It ends by itself some time
+after the deadline of the machine that is left, even if no controller deletes it. Annotations describe its purpose, and
+a label identifies it.
 """
 
 import math
@@ -14,15 +15,15 @@ from typing import Any, Final
 
 from rota.api import meta, resources, times
 
-#: The label of such a pod; its value is the uid of the pod that leaves.
+#: The label of a placeholder; its value is the uid of the pod that leaves.
 HELD_FOR: Final = "rota.dev/spot-place-for"
 _OWNER: Final = "rota.dev/spot-place-owner"
 _POD: Final = "rota.dev/spot-place-pod"
 _CONTAINER: Final = "place"
-#: No image: our workers run the command as a process, others find that it is not there.
+#: No image: Rota's workers run the command as a process; other kubelets cannot start it.
 _IMAGE: Final = "none"
 _COMMAND: Final = ("sleep", "infinity")
-#: Kubelets make room for pods of this priority by themselves; a place is not worth that.
+#: Kubelets evict other pods for pods of this priority; a placeholder must not cause that.
 _CRITICAL: Final = 2_000_000_000
 _NOBODY: Final = 65534
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
@@ -32,7 +33,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """A place that is held, as the cluster shows it."""
+    """A placeholder, as the cluster shows it."""
 
     name: str
     namespace: str
@@ -41,27 +42,27 @@ class Reservation:
     #: The pod that leaves: its uid, and namespace/name.
     leaver: str
     pod: str
-    #: The uid of what makes the successor.
+    #: The uid of the controller that creates the successor.
     owner: str
     since: float
-    #: Whether nothing is held any more: it has ended, or is about to be taken away.
+    #: Whether it holds nothing any more: it has ended, or is in deletion.
     over: bool
 
 
 def is_one(pod: Document) -> bool:
-    """Whether a pod only holds a place."""
+    """Whether a pod is a placeholder."""
     return HELD_FOR in (pod["metadata"].get("labels") or {})
 
 
 def name_for(uid: str) -> str:
-    """The name of the place for the successor of a pod: there is one at most."""
+    """The name of the placeholder for a pod's successor: there is at most one."""
     return f"spot-place-{uid}"
 
 
 def manifest(pod: Document, *, node: str, owner: str, namespace: str, lasts_s: float) -> dict[str, Any]:
-    """The pod that holds a place for the successor of another."""
+    """The placeholder for the successor of a pod."""
     requests = {name: resources.shown(name, amount) for name, amount in resources.pod_requests(pod).items() if amount}
-    # what cannot be overcommitted has to be limited by what is asked for
+    # resources that cannot be overcommitted need limits equal to their requests
     limits = {name: amount for name, amount in requests.items() if resources.is_scalar(name)}
     spec = pod.get("spec") or {}
     critical = (spec.get("priority") or 0) >= _CRITICAL
@@ -75,7 +76,7 @@ def manifest(pod: Document, *, node: str, owner: str, namespace: str, lasts_s: f
             "annotations": {
                 _OWNER: owner,
                 _POD: f"{meta.namespace(pod)}/{meta.name(pod)}",
-                # an autoscaler need not keep a node for it
+                # a cluster autoscaler may remove its node
                 "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
             },
         },
@@ -110,7 +111,7 @@ def manifest(pod: Document, *, node: str, owner: str, namespace: str, lasts_s: f
 
 
 def read(pod: Document) -> Reservation:
-    """What a pod that holds a place says about itself."""
+    """The annotations of a placeholder."""
     metadata = pod["metadata"]
     said = metadata.get("annotations") or {}
     return Reservation(
@@ -127,7 +128,7 @@ def read(pod: Document) -> Reservation:
 
 
 def stand_in(pod: Document) -> dict[str, Any]:
-    """The pod that a place was held for, as far as the place tells: for when it has gone itself."""
+    """The old pod as far as its placeholder describes it, for when the old pod is gone."""
     held = read(pod)
     namespace, _, name = held.pod.partition("/")
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}

@@ -1,8 +1,8 @@
-"""Going back to spot machines after a flight: which workloads would, and when a pool of machines can be trusted again.
+"""The return to spot machines after an evacuation: which workloads return, and when a pool is quiet again. Pure.
 
-A workload goes back only if it says that it wants spot machines: by the annotations of `policies`, or by a preferred
-node affinity for a label that marks them. A pool (machines of one type in one zone) is trusted when none of its
-machines was taken away, or lost, for a while; nobody who has just begun to look trusts any. Pure.
+A workload returns only if it asks for spot machines: by the annotations of `policies`, or by a preferred node affinity
+for a label that signals them. A pool (machines of one type in one zone) is quiet if none of its machines was reclaimed
+or lost for a while, counted from the start of observation at the earliest.
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What an operator decides."""
+    """The operator's settings."""
 
-    #: How long a pool must have been quiet; nobody returns at all if this is 0.
+    #: How long a pool must have been quiet; 0 turns the return off.
     stable_s: float = 600.0
-    #: How long a pod stays where it came to, at least.
+    #: How long a pod stays on its node, at least.
     cooldown_s: float = 600.0
-    #: How many go back at once, and how often somebody may.
+    #: How many pods return at once, and the interval between returns.
     most_at_once: int = 5
     every_s: float = 30.0
-    #: How much the score of `rota.spot.scoring`, from 0 to 1, counts beside those of the scheduler's plugins, for
+    #: The weight of the score of `rota.spot.scoring`, from 0 to 1, beside the scores of the scheduler's plugins, for
     #: workloads with annotations: as that of an extender of weight 5.
     weight: int = 500
 
@@ -43,16 +43,16 @@ class Pools:
         self._stirred: Final[dict[str, float]] = {}
 
     def record_interruption(self, pool: str, *, now: float) -> None:
-        """A machine of the pool is taken away, or lost."""
+        """A machine of the pool was reclaimed or lost."""
         self._stirred[pool] = max(now, self._stirred.get(pool, now))
 
     def quiet_for(self, pool: str, *, now: float) -> float:
-        """How long nothing has happened, as far as anybody has looked."""
+        """How long nothing has happened, as far as observed."""
         return now - max(self._since, self._stirred.get(pool, self._since))
 
 
 def wants(pod: Document, policy: Policy, marks: NodeSignals) -> bool:
-    """Whether a pod's workload says that it wants spot machines."""
+    """Whether a pod's workload asks for spot machines."""
     if policy.wish is SpotPreference.NEVER:
         return False
     said = pod["metadata"].get("annotations") or {}

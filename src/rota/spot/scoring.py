@@ -1,8 +1,7 @@
-"""How good a node is for a workload that lives with spot machines: one number from 0 to 1.
+"""The score of a node for a workload that runs on spot machines: one number from 0 to 1.
 
-Five measures, each from 0 (bad) to 1 (good), and weights between them: what the machine is, how sure it is, what it
-costs, how full it is, how far it is from the workload's others. What is not known is neutral, never best nor worst:
-a node must not win by hiding something.
+A weighted sum of five measures, each from 0 (bad) to 1 (good): capacity type, risk, price, utilization, and distance
+from the workload's other pods. Unknown values are neutral, so that a node does not win by missing information.
 """
 
 from dataclasses import dataclass
@@ -11,15 +10,15 @@ from typing import Final
 from rota.spot.node_readings import Capacity
 from rota.spot.policies import Policy, SpotPreference
 
-#: What is not known.
+#: The value of an unknown measure.
 NEUTRAL: Final = 0.5
-#: What a recommendation to leave is worth, where nothing worse is known.
+#: The value of a recommendation to leave, if nothing worse is known.
 RISKY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """How much each measure counts."""
+    """The weight of each measure."""
 
     capacity: float = 5.0
     risk: float = 2.0
@@ -29,24 +28,24 @@ class Weights:
 
     @property
     def total(self) -> float:
-        """Of all of them."""
+        """The sum of all weights."""
         return self.capacity + self.risk + self.price + self.load + self.distance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """What is known of a node; None where it is not."""
+    """What is known of a node; None where it is unknown."""
 
     capacity: Capacity
-    #: The probability that it goes soon.
+    #: The probability that it is reclaimed soon.
     risk: float = 0.0
-    #: Whether a mark says that it is less sure than others of its pool.
+    #: Whether a signal says that it has an elevated risk.
     risky: bool = False
-    #: Per hour, in whatever money all candidates' prices are.
+    #: Per hour, in the currency of all candidates.
     price: float | None = None
-    #: The fuller of processor and memory, by requests.
+    #: The larger of CPU and memory utilization, by requests.
     load: float | None = None
-    #: From 0, the workload's other pods run there, to 1, another region.
+    #: From 0, on a node with the workload's other pods, to 1, in another region.
     distance: float | None = None
 
 
@@ -54,7 +53,7 @@ USUAL: Final = Weights()
 
 
 def score(candidate: Candidate, policy: Policy, *, highest_price: float | None, weights: Weights = USUAL) -> float:
-    """How good a candidate is, where the dearest one costs `highest_price`."""
+    """The score of a candidate, if the most expensive one costs `highest_price`."""
     prefers = policy.wish is SpotPreference.PREFER
     capacity = float(candidate.capacity.leaves) if prefers else 1.0
     risk = max(candidate.risk, RISKY if candidate.risky else 0.0) if candidate.capacity.leaves else 0.0

@@ -1,6 +1,6 @@
-"""Points in time as clouds write them: RFC 3339, and the dates of mail and HTTP; alone or inside a sentence.
+"""Parses timestamps of clouds: RFC 3339, and the dates of mail and HTTP; alone or inside a sentence. Pure.
 
-What nobody can read is a time that nobody told: None, never an error. Pure.
+An unreadable time counts as missing: None, never an error.
 """
 
 import re
@@ -16,7 +16,7 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 def find(text: str) -> float | None:
-    """The first time that a text tells, in seconds since 1970."""
+    """The first time in a text, in seconds since 1970."""
     exact = _RFC3339.search(text)
     if exact is not None:
         try:

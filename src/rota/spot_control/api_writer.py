@@ -34,9 +34,9 @@ _TIMEOUT_S: Final = 10.0
 #: Attempts to patch a node when writes conflict.
 _ATTEMPTS: Final = 4
 _TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
-#: A JSON patch fails if another client has removed one of the taints.
+#: Retry interval for a pod with two budgets: one of them may be deleted.
 _TWO_BUDGETS_S: Final = 60.0
-#: The message of a conflict about the pod's name; any other conflict is about a budget that several evictions change.
+#: The conflict if another pod has the name now; any other is about a budget that several evictions change.
 _ANOTHER_POD: Final = re.compile(r"UID in (the )?precondition")
 
 Document = Mapping[str, Any]

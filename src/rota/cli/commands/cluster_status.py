@@ -24,9 +24,9 @@ from rota.kit import system
 _LEASES: Final = ("coordination.k8s.io", "v1", "leases")
 _EVENTS: Final = ("", "v1", "events")
 _SYSTEM: Final = "kube-system"
-#: What is led, and by whose Lease.
+#: Leases of elected components, by component.
 _LED: Final = {"controllers": "rota-controllers", "scheduler": "kube-scheduler"}
-#: How long a master has to say that it is well.
+#: Timeout of a master's health check.
 _PATIENCE_S: Final = 3.0
 _PHASES: Final = ("Running", "Pending", "Succeeded", "Failed", "Unknown")
 _MOST_WARNINGS: Final = 5
@@ -35,9 +35,9 @@ _RECENT_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What was read of a cluster."""
+    """The objects that were read of a cluster."""
 
-    #: The servers that the kubeconfig names or that list themselves, and what is wrong with each; empty if it is well.
+    #: The servers in the kubeconfig or that registered themselves, with the error of each; empty if it is healthy.
     masters: Mapping[str, str]
     version: str
     nodes: Sequence[Object]
@@ -48,7 +48,7 @@ class Reading:
 
 
 def status(*, as_json: bool, **server: Any) -> None:
-    """Show how a cluster is."""
+    """Show the state of a cluster."""
     endpoint = endpoints.nearest(**server)
 
     async def work(client: Client) -> Reading:
@@ -81,7 +81,7 @@ async def _read(client: Client, endpoint: Endpoint) -> Reading:
 
 
 async def _fault(master: Endpoint) -> str:
-    """What is wrong with a master, asked of itself."""
+    """The error of a master's health check; empty if it is healthy."""
     clock, settings = system.SystemClock(), Settings(retry=False, timeout_s=_PATIENCE_S)
     try:
         async with client_factory.to_server(master, clock=clock, rng=system.rng(), settings=settings) as client:
@@ -97,11 +97,11 @@ async def _leases(client: Client) -> list[Object]:
     try:
         return (await client.list(_LEASES, namespace=_SYSTEM)).items
     except api_errors.Forbidden:
-        return []  # who may see pods need not be allowed to see who leads
+        return []  # permission to read pods does not include Leases
 
 
 def summary(reading: Reading) -> dict[str, Any]:
-    """What matters of all that, for people and programs."""
+    """The summary of a cluster, for people and programs."""
     nodes = [_node(one) for one in reading.nodes]
     phases = Counter((one.get("status") or {}).get("phase") or "Pending" for one in reading.pods)
     unbound = [one for one in reading.pods if not (one.get("spec") or {}).get("nodeName") and not meta.is_deleting(one)]
@@ -137,7 +137,7 @@ def summary(reading: Reading) -> dict[str, Any]:
 
 
 def _master(reading: Reading, server: str, fault: str) -> dict[str, Any]:
-    """A master: what it says of itself, and what it leads."""
+    """A master: its own report, and the components that it leads."""
     listed = [one for one in map(masters.read, reading.leases) if one is not None and one.address == server]
     latest = max(listed, key=lambda one: one.renewed_at, default=None)
     identity = "" if latest is None else latest.identity
@@ -152,7 +152,7 @@ def _master(reading: Reading, server: str, fault: str) -> dict[str, Any]:
 
 
 def _latest(warnings: Iterable[Object]) -> list[Object]:
-    """Of what was said of an object for the same reason, what was said last; the latest at the end."""
+    """The last event of each object and reason, latest last."""
     found: dict[tuple[str, str, str, str], Object] = {}
     for one in sorted(warnings, key=object_pages.moment):
         about = one["involvedObject"]
@@ -188,7 +188,7 @@ def _is_held(lease: Object, now: float) -> bool:
 
 
 def _resources(reading: Reading) -> dict[str, dict[str, int]]:
-    """What all workers together offer and what pods request of it; CPU in thousandths, memory in bytes."""
+    """Capacity of all workers and requests of pods; CPU in thousandths, memory in bytes."""
     offered: Counter[str] = Counter()
     requested: Counter[str] = Counter()
     names = (resources.CPU, resources.MEMORY)

@@ -25,7 +25,7 @@ def kinds(options: Mapping[str, Any]) -> list[str]:
 
 
 def names(options: Mapping[str, Any], kind: str) -> list[str]:
-    """The names of a kind's objects, in the namespace that the options mean."""
+    """The names of a kind's objects, in the namespace of the options."""
 
     async def ask(client: Client, endpoint: Endpoint) -> list[str]:
         found = (await resource_names.kinds(client)).one(kind)

@@ -12,7 +12,7 @@ NODES: Final = ("", "v1", "nodes")
 
 
 def cordon(*, nodes: tuple[str, ...], unschedulable: bool, dry_run: bool, **server: Any) -> None:
-    """Let nodes take new pods, or no longer."""
+    """Mark nodes as unschedulable, or as schedulable again."""
 
     async def work(client: Client) -> None:
         for name in nodes:
@@ -22,7 +22,7 @@ def cordon(*, nodes: tuple[str, ...], unschedulable: bool, dry_run: bool, **serv
 
 
 async def set_unschedulable(client: Client, name: str, *, unschedulable: bool, dry_run: bool = False) -> None:
-    """Change one node, if it is not so already, and say so."""
+    """Update one node if necessary, and print the result."""
     word = "cordoned" if unschedulable else "uncordoned"
     node = await client.get(NODES, name)
     if bool((node.get("spec") or {}).get("unschedulable")) == unschedulable:

@@ -36,10 +36,10 @@ from rota.scheduler.snapshot.scenarios import Scenario
 
 STANDARD_INPUT: Final = Path("-")
 
-#: A decision on one pod, what a session on groups came to, or why there is neither.
+#: A decision on one pod, the result of a batch session, or an error.
 Answer = Explanation | Outcome | str
 
-#: How documents begin that are written over several lines.
+#: How documents begin that span several lines.
 _BEGINNINGS: Final = frozenset({b"{", b"["})
 _DUMP: Final = "a dump of a cluster is given with --cluster, and the pod to place there with --pod"
 
@@ -53,7 +53,7 @@ def decide(
     configured: Loaded,
     as_table: bool,
 ) -> bool:
-    """Print a decision for each scenario; whether all could be decided."""
+    """Print a decision for each scenario; returns whether all could be decided."""
     if batch_config is not None:
         answers: Iterable[tuple[str | None, Answer]] = [(None, _session(dumps, batch_config))]
     elif pod_file is not None:
@@ -95,7 +95,7 @@ def _what_if(dumps: tuple[Path, ...], pod_file: Path, configured: Loaded) -> tup
 
 
 def _session(dumps: tuple[Path, ...], batch_config: Path) -> Outcome:
-    """Run one session of batch scheduling on a dump, now."""
+    """Run one session of batch scheduling on a dump, at the current time."""
     objects = [entry for dump in dumps for entry in _objects(dump)]
     now = datetime.fromtimestamp(int(SystemClock().now()), UTC).isoformat()
     try:
@@ -109,7 +109,7 @@ def _session(dumps: tuple[Path, ...], batch_config: Path) -> Outcome:
 
 
 def _profile_of(pod: PodInfo, configuration: Configuration) -> ProfileSpec:
-    """Choose as the scheduler would; with one profile only, there is no choice."""
+    """The profile that the scheduler would choose; the only one if there is just one."""
     wanted = pod.shape.scheduler_name
     if wanted in configuration.profiles:
         return configuration.profiles[wanted]
@@ -120,7 +120,7 @@ def _profile_of(pod: PodInfo, configuration: Configuration) -> ProfileSpec:
 
 
 def _scenarios(files: tuple[Path, ...], configured: Loaded) -> Iterator[tuple[str | None, Answer]]:
-    """Decide line by line; a line that cannot be decided has a message for an answer, and the next one follows."""
+    """Decide line by line; an invalid line gets an error message as its answer, and the next one follows."""
     specs = specs_of(configured.registry)
     for number, line in enumerate(_lines(files or (STANDARD_INPUT,)), start=1):
         name: str | None = None
@@ -190,7 +190,7 @@ def _objects(file: Path) -> list[tuple[str, object]]:
     """Read all objects of a file, each with a path that names it."""
     text = _read(file)
     try:
-        found = [msgspec.json.decode(text)]  # dumps are large, and this is a hundred times as fast as YAML
+        found = [msgspec.json.decode(text)]  # dumps are large, and JSON is parsed a hundred times as fast as YAML
     except msgspec.DecodeError:
         try:
             found = documents.parse_all(text)
@@ -213,7 +213,7 @@ def _read(file: Path) -> bytes:
 
 
 def _show(name: str | None, answer: Answer) -> None:
-    """Print a decision for a person: what would happen, then every node, the best first."""
+    """Print a decision as text: the result, then every node, best first."""
     if isinstance(answer, str):
         click.echo(f"{name or 'pod'}: {answer}\n")
         return
@@ -239,7 +239,7 @@ def _row(node: str, answer: Explanation) -> tuple[str, str, object, str]:
 
 
 def _show_session(name: str | None, outcome: Outcome) -> None:
-    """Print what a session on groups came to: what happens to pods, then the state of the groups."""
+    """Print the result of a batch session: decisions about pods, then the state of the groups."""
     click.echo(f"{name or 'session'}\n")
     rows: list[tuple[str, str, str, str]] = [
         (pod, *(("Bind", detail, "") if kind == "bind" else ("Evict", "", f"by {detail}")))

@@ -8,7 +8,7 @@ _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 def node_problem(node: Object | None, name: str, *, now: float) -> str:
-    """Why nothing can be expected of a node; empty if it is ready."""
+    """Why a node is not ready; empty if it is."""
     if node is None:
         return f"node {name} is gone from the cluster"
     ready = meta.condition(node, "Ready")
@@ -23,7 +23,7 @@ def node_problem(node: Object | None, name: str, *, now: float) -> str:
 
 
 def start_problem(pod: Object) -> str:
-    """Why a pod on a node that is ready has not started; empty if its node has said nothing of trouble."""
+    """Why a pod on a ready node has not started; empty if its node has reported no problem."""
     status = pod.get("status") or {}
     for one in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = (one.get("state") or {}).get("waiting") or {}

@@ -24,7 +24,7 @@ class _Target(NamedTuple):
 
 
 class _Deletion(NamedTuple):
-    """One that was asked for; without a uid the server has done it already."""
+    """A requested deletion; without a uid the server has completed it already."""
 
     target: _Target
     uid: str
@@ -47,7 +47,7 @@ def delete(
     dry_run: bool,
     **server: Any,
 ) -> None:
-    """Delete what is named, and say so."""
+    """Delete the named objects, and print the result."""
     if bool(words) == bool(sources):
         raise click.UsageError("say what to delete: KIND NAME, or -f FILE")
     found = manifest_files.read(sources)
@@ -127,7 +127,7 @@ async def _delete(client: Client, target: _Target, *, grace_period: int | None, 
 
 
 async def _gone(client: Client, begun: list[_Deletion], timeout: float) -> None:
-    """Wait until what still ended is gone; what bears a name again is another object."""
+    """Wait until the deleted objects are gone; a new object of the same name does not count."""
     waiting = [one for one in begun if one.uid]
     if not waiting:
         return

@@ -19,7 +19,7 @@ _OWNERS: Final = frozenset({"Job", "Deployment", "ReplicaSet", "StatefulSet", "D
 
 
 def describe(*, words: tuple[str, ...], namespace: str, as_json: bool, **server: Any) -> None:
-    """Show one object, or several."""
+    """Describe one or several objects."""
     endpoint = endpoints.nearest(**server)
 
     async def work(client: Client) -> None:
@@ -63,10 +63,10 @@ async def _describe(client: Client, kind: ResourceType, name: str, namespace: st
 
 
 async def _events(client: Client, obj: Object, kind: ResourceType) -> list[Object]:
-    """What was said about an object, the oldest first."""
+    """The events of an object, oldest first."""
     fields = f"involvedObject.kind={kind.kind},involvedObject.name={meta.name(obj)}"
     found = await client.list(_EVENTS, namespace=meta.namespace(obj), selection=Selection(fields=fields))
-    # Another object of that name is not this one; what is said of nodes goes by their name.
+    # Events of another object of the same name are left out; events of nodes are matched by name.
     own = [
         event
         for event in found.items

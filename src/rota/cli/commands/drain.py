@@ -17,9 +17,9 @@ from rota.client.pods import PODS
 from rota.client.verbs import Client, Object, Selection
 from rota.kit import errors, system
 
-#: How long after a budget's refusal, or while a pod ends, it is asked again.
+#: The retry interval after a budget's refusal, and the poll interval while a pod terminates.
 _AGAIN_S: Final = 1.0
-#: Evictions under way at once.
+#: Concurrent evictions.
 _AT_ONCE: Final = 16
 
 
@@ -35,7 +35,7 @@ def drain(
     dry_run: bool,
     **server: Any,
 ) -> None:
-    """Empty a node."""
+    """Drain a node."""
     allowance = Allowance(ignore_daemonsets=ignore_daemonsets, delete_emptydir_data=delete_emptydir_data, force=force)
 
     async def work(client: Client) -> None:
@@ -61,7 +61,7 @@ def drain(
 
 
 def _tell(plan: Plan, node: str) -> None:
-    """Say who stays and what is lost; `UserError` if somebody is in the way."""
+    """Print which pods stay and what is lost; `UserError` if a pod prevents the drain."""
     if plan.refused:
         faults = [f"{meta.qualified_name(pod)} {why}" for pod, why, _ in plan.refused]
         needed = " ".join(dict.fromkeys(option for _, _, option in plan.refused))
@@ -89,7 +89,7 @@ async def _evict_all(client: Client, plan: Plan, grace_period: int | None) -> No
 async def _evict(client: Client, pod: Object, grace_period: int | None) -> None:
     """Evict a pod once its budgets allow it, and wait until it is gone."""
     clock, name, namespace = system.SystemClock(), meta.name(pod), meta.namespace(pod)
-    # A budget's answer comes with `Retry-After` too, and whoever waits should be told why.
+    # Not retried by the client: a budget's refusal has `Retry-After` too, and the user should see the reason.
     once = client.with_settings(retry=False)
     said = ""
     while True:
@@ -102,7 +102,7 @@ async def _evict(client: Client, pod: Object, grace_period: int | None) -> None:
                 said = why
             await clock.sleep(max(_AGAIN_S, float(error.retry_after_seconds or 0)))
         except (api_errors.NotFound, api_errors.Conflict):
-            return  # gone, and perhaps another has its name
+            return  # gone; its name may be in use again
         else:
             break
     while await _is_there(client, pod):

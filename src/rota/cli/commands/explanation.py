@@ -36,7 +36,7 @@ def explain(
     form: str,
     **server: Any,
 ) -> None:
-    """Explain the pod of a name, or of a manifest."""
+    """Explain a pod by name, or from a manifest."""
     endpoint = endpoints.nearest(**server)
     question = _Question(
         endpoint,
@@ -58,7 +58,7 @@ def _read(file: Path) -> bytes:
 
 
 class _Question:
-    """What is asked, and of whom."""
+    """A request for an explanation."""
 
     def __init__(self, endpoint: Endpoint, *, namespace: str, node: str, most: int, loaded: Loaded | None) -> None:
         self._endpoint = endpoint
@@ -68,7 +68,7 @@ class _Question:
         self._loaded = loaded
 
     async def answered(self, work: Any) -> Explanation:
-        """Wait for an answer; what goes wrong on the way is the user's to put right."""
+        """Wait for the answer; errors become a `UserError`."""
         with asking_server.telling(self._endpoint):
             found: Explanation = await work
         return found
@@ -78,7 +78,7 @@ class _Question:
         clock, rng = system.SystemClock(), system.rng()
         async with client_factory.to_server(self._endpoint, clock=clock, rng=rng) as client:
             asked = {"namespace": self._namespace, "node": self._node}
-            # A scheduler looks at so many nodes only, since it has other work.
+            # The scheduler limits the number of nodes that it explains.
             if self._loaded is None and self._most <= analysis.MOST_NODES:
                 found = await explain_client.of_server(client, name, **asked, most=self._most)
                 if found is not None:
@@ -104,7 +104,7 @@ class _Question:
 
     def _asker(self) -> explain_client.ExplainClient:
         loaded = self._loaded or third_party.default(builtin.registry())
-        asked = self._loaded is not None  # what would this configuration do, whatever its profile is called?
+        asked = self._loaded is not None  # the result under this configuration, whatever its profile is called
         return explain_client.ExplainClient(loaded, clock=system.SystemClock(), rng=system.rng(), any_name=asked)
 
 
@@ -172,6 +172,6 @@ def _change(change: Change) -> str:
 
 
 def _painted(text: str, **style: Any) -> str:
-    """Colour for a terminal; values are shown as they are, so what a name holds does nothing."""
+    """Colour for a terminal; unprintable characters are replaced, so that names contain no control sequences."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     return click.style(plain, **style) if logs.wants_colour(sys.stdout) else plain

@@ -1,4 +1,4 @@
-"""What `rota federation` does with clusters: they join, leave and are listed."""
+"""`rota federation join`, `unjoin` and `clusters`: register, remove and list member clusters."""
 
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,14 +29,14 @@ def join(
     as_json: bool,
     **server: Any,
 ) -> None:
-    """Make the Cluster, and the Secret with the way into it."""
+    """Create the Cluster, and the Secret with its credentials."""
     problems = names.check_dns1123_label(name)
     if problems:
         raise UserError(f"{name!r} cannot be the name of a cluster: {problems[0]}", "choose another name")
     endpoint = kubeconfig.load(member, clock=system.SystemClock())
     text = kubeconfig.render(endpoint, name=name)
     if members.load(text, clock=system.SystemClock()).client_certificate is None:
-        text = member.read_bytes()  # it signs in by something else than a certificate; that has to be in the file
+        text = member.read_bytes()  # it authenticates by another method than a certificate, which the file must contain
     spec = {
         "syncMode": "Push",
         "apiEndpoint": endpoint.server,

@@ -1,4 +1,4 @@
-"""What `rota federation decide` does: scenarios in, decisions out, one line for each."""
+"""`rota federation decide`: reads scenarios, prints one decision per line."""
 
 import contextlib
 import gzip
@@ -18,7 +18,7 @@ STANDARD_INPUT: Final = Path("-")
 
 
 def decide(files: tuple[Path, ...]) -> bool:
-    """Print an answer for each scenario as soon as it is there; whether all could be decided."""
+    """Print an answer for each scenario as soon as it is decided; returns whether all could be decided."""
     all_decided = True
     for number, line in _lines(files or (STANDARD_INPUT,)):
         answer = _answer(line, number)

@@ -1,4 +1,4 @@
-"""What `rota federation up` does: the control plane of a federation, until a signal asks to stop."""
+"""`rota federation up`: runs the control plane of a federation until a signal stops it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +21,8 @@ def up(
     eviction_timeout_s: float,
     ready: Callable[[dict[str, str]], None],
 ) -> None:
-    """Run a control plane until a signal asks to stop."""
-    # Not above: the other commands of this folder ask servers and load none.
+    """Run a control plane until a signal stops it."""
+    # Imported here: the other commands of this package are clients and must not load a server.
     from rota import assembly, control_plane  # noqa: PLC0415
     from rota.apiserver.admission.unenforced import Mode  # noqa: PLC0415
     from rota.federation.control.federation import Settings  # noqa: PLC0415

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 def create(*, ttl: float, description: str, join_command: bool, as_json: bool, **server: Any) -> None:
-    """Make a token and print it, or how a worker joins with it."""
+    """Create a token and print it, or the command by which a worker joins."""
     token = join_tokens.make(now=system.SystemClock().now(), ttl_s=ttl or None, description=description)
 
     async def work(client: Client) -> list[Master]:
@@ -49,7 +49,7 @@ def create(*, ttl: float, description: str, join_command: bool, as_json: bool, *
 
 
 def list_(*, as_json: bool, **server: Any) -> None:
-    """List tokens, without their secret halves."""
+    """List tokens, without their secrets."""
     _, tokens = _at_server(server, join_tokens.list_tokens)
     if as_json:
         output.document([_told(one) for one in tokens])
@@ -60,7 +60,7 @@ def list_(*, as_json: bool, **server: Any) -> None:
 
 
 def delete(*, tokens: tuple[str, ...], as_json: bool, **server: Any) -> None:
-    """Take tokens back, by their ids or whole."""
+    """Delete tokens, by id or by the whole token."""
     identifiers = [_identifier(one) for one in tokens]
 
     async def work(client: Client) -> list[str]:
@@ -109,6 +109,6 @@ def _told(token: JoinToken) -> dict[str, Any]:
 
 
 def _at_server(server: dict[str, Any], work: Callable[[Client], Awaitable[_T]]) -> tuple[Endpoint, _T]:
-    """Have something done at the cluster that is meant; which one that is, and what came of it."""
+    """Run an operation in the selected cluster; returns its endpoint and the result."""
     endpoint = endpoints.own_cluster(**server)
     return endpoint, session.at(endpoint, work)

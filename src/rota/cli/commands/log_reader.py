@@ -27,7 +27,7 @@ _AGAIN_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRequest:
-    """Which part of a container's output."""
+    """Which part of a container's output to read."""
 
     follow: bool = False
     previous: bool = False
@@ -56,7 +56,7 @@ def logs(
     timestamps: bool,
     **server: Any,
 ) -> None:
-    """Print what is asked for."""
+    """Print logs."""
     if bool(name) == bool(labels):
         raise click.UsageError("say whose: [KIND/]NAME, or -l SELECTOR")
     if container and all_containers:
@@ -84,7 +84,7 @@ def logs(
 
 
 async def _workload(client: Client, word: str, namespace: str) -> Workload | None:
-    """What `kind/name` means; None if that is a pod."""
+    """The workload of `kind/name`; None if it is a pod."""
     kind_word, _, name = word.rpartition("/")
     kind = (await resource_names.kinds(client)).one(kind_word)
     if (kind.group, kind.plural) == ("", "pods"):
@@ -98,7 +98,7 @@ async def _workload(client: Client, word: str, namespace: str) -> Workload | Non
 
 
 async def _pods(client: Client, name: str, namespace: str, labels: str) -> list[Object]:
-    """The pod of a name, or those with labels, the oldest first."""
+    """The pod with a name, or those with labels, oldest first."""
     if not labels:
         return [await client.get(PODS, name, namespace=namespace)]
     found = (await client.list(PODS, namespace=namespace, selection=Selection(labels=labels))).items
@@ -113,7 +113,7 @@ async def _follow(
     *,
     prefix: bool | None,
 ) -> None:
-    """Follow all pods of a workload; a first one that is the only one needs no name in front."""
+    """Follow all pods of a workload; lines have no prefix if the first pod is the only one."""
     begun = 0
 
     async def show(pod: Object) -> None:
@@ -127,7 +127,7 @@ async def _follow(
 
 
 async def _is_single(client: Client, workload: Workload) -> bool:
-    """Whether a workload is to have one pod at a time."""
+    """Whether a workload has one pod at a time."""
     spec = (await client.get(workload.kind, workload.name, namespace=workload.namespace)).get("spec") or {}
     return all(spec.get(field, 1) == 1 for field in ("parallelism", "completions", "replicas"))
 
@@ -167,7 +167,7 @@ async def _show(client: Client, sources: Sequence[_Source], wish: LogRequest, *,
 
 
 async def print_pod(client: Client, pod: Object, wish: LogRequest, *, label: str) -> None:
-    """Print what the containers of a pod write, each line behind a label; one that cannot be read is said so."""
+    """Print the output of a pod's containers, each line with a prefix; an unreadable container is reported."""
     paint = output.painted(f"[{label}] ", fg=_COLOURS[zlib.crc32(label.encode()) % len(_COLOURS)]).encode()
     for source in _sources(pod, "", everything=False):
         try:
@@ -178,9 +178,9 @@ async def print_pod(client: Client, pod: Object, wish: LogRequest, *, label: str
 
 
 async def output_of(client: Client, pod: Object, container: str, wish: LogRequest) -> AsyncGenerator[bytes, None]:
-    """What a container writes, in chunks; who follows one that has not started waits for it.
+    """The output of a container, in chunks; with `follow`, waits until it starts.
 
-    A stream that breaks is taken up where it broke, by time: a line of that very moment may come twice.
+    A broken stream is resumed by timestamp: lines of that moment may be printed twice.
     """
     clock, name, namespace = system.SystemClock(), meta.name(pod), meta.namespace(pod)
     since, tail, said, over = wish.since, wish.tail, False, False
@@ -202,12 +202,12 @@ async def output_of(client: Client, pod: Object, container: str, wish: LogReques
                 async for chunk in chunks:
                     begun, said = clock.monotonic(), True
                     yield chunk
-            # A pod that is on no node yet has nothing to say, and servers take that for all of it.
+            # A pod without a node has no output, and servers would end the stream.
             if said or over or not patient:
                 return
             over = await _has_ended(client, pod, container)
         except (api_errors.BadRequest, api_errors.NotFound):
-            # It has not started, or its worker has not heard of it yet; or it has ended since, which is asked once.
+            # It has not started, or its worker does not know it yet; or it has ended since, which is checked once.
             if over or not patient:
                 raise
             over = await _has_ended(client, pod, container)
@@ -227,7 +227,7 @@ async def _has_ended(client: Client, pod: Object, container: str) -> bool:
 
 
 async def _print(chunks: AsyncIterator[bytes], label: bytes) -> None:
-    """Print chunks as they come, or, with a label, line by line, so that lines of several stay whole."""
+    """Print chunks as they come, or, with a prefix, line by line, so that lines of several containers stay whole."""
     rest = b""
     async for chunk in chunks:
         if not label:

@@ -1,6 +1,6 @@
-"""Manifests as people keep them: files, folders and standard input, of YAML or JSON, one or many documents each.
+"""Reads manifests from files, folders and standard input: YAML or JSON, one or many documents each.
 
-Each object keeps where it was written, so that whatever goes wrong with it later can be found.
+Each object keeps its location, so that later errors can name it.
 """
 
 import sys
@@ -18,7 +18,7 @@ _loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Document(NamedTuple):
-    """An object, or what is wrong with what stands in its place."""
+    """An object, or the error in its place."""
 
     #: `jobs.yaml, document 2 (Pod web)`
     where: str
@@ -27,12 +27,12 @@ class Document(NamedTuple):
 
 
 def read(sources: Iterable[str]) -> list[Document]:
-    """Everything that the sources hold, in their order; `UserError` for one that cannot be read at all."""
+    """All documents of the sources, in order; `UserError` for an unreadable source."""
     return [document for source in sources for name, text in _texts(source) for document in parse(text, name)]
 
 
 def parse(text: str, name: str) -> list[Document]:
-    """The objects of a text; Lists are taken apart."""
+    """The objects of a text; Lists are split."""
     found: list[Document] = []
     try:
         for number, content in enumerate(yaml.load_all(text, Loader=_loader), start=1):
@@ -44,7 +44,7 @@ def parse(text: str, name: str) -> list[Document]:
 
 
 def _told(error: Exception) -> str:
-    """What is wrong, and at which line of the text."""
+    """The error, with its line in the text."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         context = f" {error.context}" if error.context else ""

@@ -14,14 +14,14 @@ from rota.scheduler.cache.scheduler_cache import SchedulerCache
 
 
 async def account(client: Client, node: Object) -> dict[str, Any]:
-    """What a node offers, what the pods that are bound to it take, and who they are."""
+    """A node's allocatable resources, the requests of its pods, and the pods."""
     name = meta.name(node)
     cache = SchedulerCache()
     cache.set_node(pod_interner.read_node(node))
     living = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
     phases: dict[str, str] = {}
     for pod in (await client.list(PODS, selection=Selection(fields=living))).items:
-        # What cannot be read is not counted by the scheduler either.
+        # Unparsable requests are not counted by the scheduler either.
         with contextlib.suppress(MalformedObjectError):
             cache.add_or_update_pod(cache.interner.pod(pod))
             phases[meta.uid(pod)] = (pod.get("status") or {}).get("phase") or "Pending"

@@ -30,7 +30,7 @@ _dumper: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """Which objects, and how they are shown."""
+    """Which objects to read, and the output format."""
 
     namespace: str
     everywhere: bool
@@ -54,7 +54,7 @@ def get(
     watch: bool,
     **server: Any,
 ) -> None:
-    """Show what is asked for."""
+    """Print the requested objects."""
     endpoint = endpoints.nearest(**server)
     question = _Question(
         namespace=namespace or endpoint.namespace,
@@ -103,7 +103,7 @@ async def _show_tables(client: Client, asked: Sequence[Wanted], question: _Quest
 
 
 async def _table(client: Client, asked: Wanted, question: _Question, missing: list[str]) -> Table:
-    """One table of all pages, or of all that were named; those that are not there are noted in `missing`."""
+    """One table of all pages, or of all named objects; missing ones are added to `missing`."""
     where = question.where(asked.kind)
     parts: list[Table] = []
     if asked.names:
@@ -135,7 +135,7 @@ async def _objects(client: Client, asked: Sequence[Wanted], question: _Question)
 
 
 def show_objects(found: list[Object], form: str, *, single: bool = False) -> None:
-    """Print objects whole, or by name; without the book-keeping of who wrote which field."""
+    """Print objects in full or by name, without managedFields."""
     if form == "name":
         for one in found:
             click.echo(_object_name(one))
@@ -177,7 +177,7 @@ def _nothing(asked: Sequence[Wanted], question: _Question) -> str:
 
 
 def _printed(table: Table, question: _Question, prefix: str = "") -> tuple[list[str], list[list[str]]]:
-    """Headings and cells as they are shown."""
+    """Headings and cells as printed."""
     wide = question.form == _WIDE
     chosen = [index for index, column in enumerate(table.columns) if wide or not column.priority]
     columns = [table.columns[index].name.upper() for index in chosen]
@@ -235,7 +235,7 @@ async def _watch(client: Client, asked: Wanted, question: _Question) -> None:
 
 
 async def _watch_lines(client: Client, kind: ResourceType, question: _Question) -> None:
-    """Each change as a line under headings that stay as wide as they were."""
+    """Each change as a line, under headings of constant width."""
     widths: list[int] = []
     async for fresh, _, columns in _states(client, kind, question):
         heads, rows = _printed(Table(columns=columns, rows=tuple(fresh)), question)
@@ -251,7 +251,7 @@ async def _watch_lines(client: Client, kind: ResourceType, question: _Question) 
 async def _states(
     client: Client, kind: ResourceType, question: _Question
 ) -> AsyncIterator[tuple[Sequence[Row], Sequence[tuple[str, str]], tuple[Column, ...]]]:
-    """Rows that are new or changed, and keys of those that are gone; a watch that breaks is taken up again."""
+    """New or changed rows, and keys of deleted ones; a broken watch is resumed."""
     where = question.where(kind)
     known: set[tuple[str, str]] = set()
     while True:
@@ -277,7 +277,7 @@ async def _states(
 
 
 async def _watch_objects(client: Client, kind: ResourceType, question: _Question) -> None:
-    """Each object whole, once and after every change."""
+    """Each object in full, once and after every change."""
     show = _shower(question.form)
     where = question.where(kind)
     listing = await client.list(kind, namespace=where, selection=question.selection)

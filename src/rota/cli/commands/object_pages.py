@@ -11,13 +11,13 @@ from rota.cli.commands import object_listing
 from rota.client.verbs import Object
 
 _MOST_EVENTS: Final = 20
-#: What describes an object of any kind is shown as facts; the rest is.
+#: Fields that the page of any kind shows separately; all others follow as they are.
 _KNOWN: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A table under its headings, or a text under one."""
+    """A table or a text, under a heading."""
 
     heading: str = ""
     text: str = ""
@@ -28,7 +28,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What is shown of an object."""
+    """The described object."""
 
     title: str
     facts: Sequence[tuple[str, str]]
@@ -37,7 +37,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """What a page is made of."""
+    """The input of a page."""
 
     obj: Object
     now: float
@@ -45,7 +45,7 @@ class Gathered:
     pods: Sequence[Object] = field(default_factory=list)
 
     def ago(self, time: str | None) -> str:
-        """How long ago something was."""
+        """How long ago a time was."""
         return f"{durations.since(time, self.now)} ago" if time else "never"
 
 
@@ -56,7 +56,7 @@ def of(gathered: Gathered) -> Page:
 
 
 def node(gathered: Gathered, account: Mapping[str, Any]) -> Page:
-    """The page of a node, with what pods request of it."""
+    """The page of a node, with the requests of its pods."""
     obj = gathered.obj
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     ready = meta.condition(obj, "Ready") or {}
@@ -174,7 +174,7 @@ def _deployment(gathered: Gathered) -> Page:
 
 
 def _any(gathered: Gathered) -> Page:
-    """What can be said of any object: its metadata, then its fields as they are."""
+    """The page of any kind: its metadata, then its fields."""
     obj = gathered.obj
     shown = {name: value for name, value in obj.items() if name not in _KNOWN}
     status = {name: value for name, value in (obj.get("status") or {}).items() if name != "conditions"}
@@ -189,7 +189,7 @@ def _any(gathered: Gathered) -> Page:
 
 
 def _hidden(obj: Object, shown: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields without what is secret; a Secret's values are told by their sizes."""
+    """The fields without secrets; a Secret's values are shown as sizes."""
     if obj.get("kind") != "Secret":
         return dict(shown)
     sizes = {name: f"({len(value) * 3 // 4} bytes)" for name, value in (shown.get("data") or {}).items()}
@@ -273,7 +273,7 @@ def _times(event: Object) -> str:
 
 
 def selector_text(selector: Mapping[str, Any]) -> str:
-    """A label selector as it is written in a query."""
+    """A label selector as in a query."""
     if "matchLabels" not in selector and "matchExpressions" not in selector:
         return ",".join(f"{key}={value}" for key, value in selector.items())
     parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]

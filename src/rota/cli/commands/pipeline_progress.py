@@ -1,7 +1,7 @@
-"""A run as people see it: its steps with states, times and the reason of what waits; once, or as it changes.
+"""Shows a run: its steps with states, times and the reason of what waits; once, or with every change.
 
-On a terminal a table that moves; in a pipe a line for everything that happens. Whoever follows a run to its end leaves
-with a code that says how it ended.
+On a terminal it is an updated table, in a pipe a line per change. Following a run to its end returns an exit code for
+its result.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ PODS: Final = ("", "v1", "pods")
 OVER: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
 _COLUMNS: Final = ("STEP", "STATE", "TIME", "NODE", "WHY")
 _SHOWN_EVERY_S: Final = 0.2
-#: How often to look for new pods of a run, which lists all of them.
+#: The interval between lists of a run's pods.
 _LOOKED_EVERY_S: Final = 1.0
 _FAILED: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A run, its step runs and their pods, at one moment."""
+    """A run, its step runs and their pods, at one time."""
 
     run: Object
     steps: Sequence[Object]
@@ -46,18 +46,18 @@ class Seen:
 
     @property
     def phase(self) -> str:
-        """How far the run has come, in one word."""
+        """The run's phase."""
         return str((self.run.get("status") or {}).get("phase") or "Pending")
 
 
 def of_run(name: str, step: str = "") -> Selection:
-    """What belongs to a run, or to one of its steps."""
+    """The selector of a run's objects, or of one of its steps."""
     labels = f"{object_names.RUN_LABEL}={object_names.label(name)}"
     return Selection(labels=f"{labels},{object_names.STEP_LABEL}={step}" if step else labels)
 
 
 async def seen(client: Client, name: str, namespace: str) -> Seen:
-    """A run as it is now."""
+    """The current state of a run."""
     run = await client.get(RUNS, name, namespace=namespace)
     selection = of_run(name)
     steps = await client.list(STEP_RUNS, namespace=namespace, selection=selection)
@@ -73,7 +73,7 @@ def show(found: Seen) -> None:
     if head[5]:
         click.echo(output.printable(head[5]))
     steps = rows(found)
-    if steps:  # a run that was refused has none
+    if steps:  # a refused run has none
         output.table(_COLUMNS, steps)
 
 
@@ -94,7 +94,7 @@ def summary(run: Object, *, everywhere: bool = False) -> list[str]:
 
 
 def rows(found: Seen) -> list[list[str]]:
-    """The steps of a run in their order, those with items together on one line and what is worth a look below."""
+    """The steps of a run in order; a step with items is one line, with notable items below."""
     spec = (found.run.get("status") or {}).get("spec") or {}
     by_step: dict[str, list[Object]] = {}
     for one in found.steps:
@@ -183,7 +183,7 @@ def _lasted(status: Mapping[str, Any]) -> str:
     if seconds < 60:
         if "." in status["startedAt"]:
             return f"{seconds:.1f}s"
-        return f"{int(seconds)}s" if seconds >= 1 else "<1s"  # of a run, whose times are whole seconds
+        return f"{int(seconds)}s" if seconds >= 1 else "<1s"  # times of a run are whole seconds
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
 
@@ -192,7 +192,7 @@ def _lasted(status: Mapping[str, Any]) -> str:
 
 
 def follow(endpoint: Endpoint, name: str, namespace: str) -> None:
-    """Show a run until it is over; leaves with a code that says how it ended."""
+    """Show a run until it is over; returns an exit code for its result."""
     found = session.at(endpoint, lambda client: _followed(client, name, namespace))
     message = (found.run.get("status") or {}).get("message") or ""
     said = f": {output.printable(message)}" if message else ""
@@ -203,7 +203,7 @@ def follow(endpoint: Endpoint, name: str, namespace: str) -> None:
 
 
 async def _followed(client: Client, name: str, namespace: str) -> Seen:
-    await client.get(RUNS, name, namespace=namespace)  # whoever has misspelt it should not wait
+    await client.get(RUNS, name, namespace=namespace)  # a misspelt name must not wait
     clock, rng = system.SystemClock(), system.rng()
     changed = asyncio.Event()
 
@@ -234,7 +234,7 @@ async def _followed(client: Client, name: str, namespace: str) -> Seen:
                 if found.phase in OVER:
                     return found
                 await clock.sleep(_SHOWN_EVERY_S)
-                with contextlib.suppress(TimeoutError):  # times go on though nothing happens
+                with contextlib.suppress(TimeoutError):  # elapsed times change without events
                     await clock.wait_for(changed.wait(), 1.0 if table is not None else 3600.0)
     finally:
         for task in following:
@@ -243,7 +243,7 @@ async def _followed(client: Client, name: str, namespace: str) -> Seen:
 
 
 def _tell(found: Seen, told: dict[str, str]) -> None:
-    """A line for each step run that has become something else."""
+    """A line for each step run whose state has changed."""
     for one in sorted(found.steps, key=lambda one: (one.get("status") or {}).get("startedAt") or ""):
         status = one.get("status") or {}
         phase = status.get("phase") or "Waiting"
@@ -252,13 +252,13 @@ def _tell(found: Seen, told: dict[str, str]) -> None:
         told[meta.name(one)] = phase
         index = one["spec"].get("index")
         name = one["spec"]["step"] if index is None else f"{one['spec']['step']}[{index}]"
-        # a container's last words are among them
+        # it includes a container's termination message
         why = f": {output.printable(status['message'])}" if status.get("message") else ""
         click.echo(f"{diagrams.MARKS.get(phase, '?')} {name} {phase.lower()} {_lasted(status)}{why}".rstrip())
 
 
 async def print_logs(client: Client, name: str, namespace: str, *, step: str, follow: bool) -> None:
-    """What the steps of a run have written; while it goes on, what they write."""
+    """The output of a run's steps; follows while the run continues."""
     await client.get(RUNS, name, namespace=namespace)
     clock = system.SystemClock()
     shown: set[str] = set()

@@ -22,7 +22,7 @@ _CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "suspend": {"suspend": True},
     "resume": {"suspend": None},
 }
-#: So many faults of a file are told at once.
+#: The number of errors of a file that are printed.
 _FAULTS: Final = 5
 _DONE: Final = {"cancel": "is being cancelled", "suspend": "begins nothing new", "resume": "goes on"}
 
@@ -37,7 +37,7 @@ def run(
     as_json: bool,
     **server: Any,
 ) -> None:
-    """Begin a run, and follow it if asked to."""
+    """Start a run, and follow it if requested."""
     values = [_parameter(text) for text in parameters]
     given = _of_file(what)
     endpoint = endpoints.own_cluster(**server)
@@ -50,7 +50,7 @@ def run(
             known = await client.apply(PIPELINES, placed, field_manager="rota", force=True)
         else:
             known = await _submitted(client, what, where)
-        # The run would fail of it, too, but nobody may be looking then.
+        # The run would fail with the same error, but later and unseen.
         wrong = pipeline_validation.check_values(known["spec"], values, fields.Path("parameters"))
         if wrong:
             raise errors.UserError(f"{pipeline}: {'; '.join(map(str, wrong[:_FAULTS]))}")
@@ -75,7 +75,7 @@ def run(
 
 
 async def _submitted(client: Client, name: str, namespace: str) -> Object:
-    """A pipeline of the cluster, by its name."""
+    """A pipeline of the cluster, by name."""
     try:
         return await client.get(PIPELINES, name, namespace=namespace)
     except api_errors.NotFound:
@@ -85,7 +85,7 @@ async def _submitted(client: Client, name: str, namespace: str) -> Object:
 
 
 def list_(*, pipeline: str, namespace: str, everywhere: bool, as_json: bool, **server: Any) -> None:
-    """Show runs, the latest first."""
+    """List runs, latest first."""
     endpoint = endpoints.nearest(**server)
 
     async def work(client: Client) -> list[Object]:
@@ -106,7 +106,7 @@ def list_(*, pipeline: str, namespace: str, everywhere: bool, as_json: bool, **s
 
 
 def get(*, name: str, watch: bool, namespace: str, as_json: bool, **server: Any) -> None:
-    """Show a run with its steps, or without a name all runs."""
+    """Show a run with its steps, or all runs without a name."""
     if not name:
         form = "json" if as_json else "table"
         object_listing.get(
@@ -131,14 +131,14 @@ def get(*, name: str, watch: bool, namespace: str, as_json: bool, **server: Any)
 
 
 def logs(*, name: str, step: str, follow: bool, namespace: str, **server: Any) -> None:
-    """Print what steps have written."""
+    """Print the output of steps."""
     endpoint = endpoints.nearest(**server)
     where = namespace or endpoint.namespace
     session.at(endpoint, lambda client: pipeline_progress.print_logs(client, name, where, step=step, follow=follow))
 
 
 def change(*, verb: str, name: str, namespace: str, **server: Any) -> None:
-    """Change the course of a run."""
+    """Cancel, retry, suspend or resume a run."""
     endpoint = endpoints.own_cluster(**server)
     where = namespace or endpoint.namespace
 
@@ -161,7 +161,7 @@ def change(*, verb: str, name: str, namespace: str, **server: Any) -> None:
 
 
 def graph(*, what: str, svg: bool, namespace: str, **server: Any) -> None:
-    """Show which step waits for which."""
+    """Print the dependencies between steps."""
     given = _of_file(what)
     spec: Mapping[str, Any]
     states: dict[str, str]
@@ -180,7 +180,7 @@ def graph(*, what: str, svg: bool, namespace: str, **server: Any) -> None:
 
 
 async def _drawn(client: Client, name: str, namespace: str) -> tuple[Mapping[str, Any], dict[str, str]]:
-    """The steps of a run and their states, or of a pipeline."""
+    """The steps of a run with their states, or of a pipeline."""
     try:
         found = await client.get(RUNS, name, namespace=namespace)
     except api_errors.NotFound:
@@ -194,7 +194,7 @@ async def _drawn(client: Client, name: str, namespace: str) -> tuple[Mapping[str
 
 
 def _of_file(what: str) -> Object | None:
-    """The pipeline of a file; None if the word is a name."""
+    """The pipeline in a file; None if the argument is a name."""
     if what != "-" and not Path(what).exists() and not what.endswith((".yaml", ".yml", ".json")):
         return None
     found = manifest_files.read([what])
@@ -210,7 +210,7 @@ def _of_file(what: str) -> Object | None:
 
 
 def _sound(pipeline: Object, where: str) -> Mapping[str, Any]:
-    """The spec of a pipeline that no server has looked at yet."""
+    """The validated spec of a pipeline that no server has checked yet."""
     spec = pipeline.get("spec")
     groups = [spec.get("steps") or [], spec.get("onExit") or []] if isinstance(spec, Mapping) else [None]
     if not all(isinstance(group, list) and all(map(_is_step, group)) for group in groups):
@@ -231,7 +231,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _namespace(given: Object | None, chosen: str) -> str:
-    """Where the pipeline of a file belongs, and its run with it; empty if nobody says."""
+    """The namespace of the pipeline in a file, and of its run; empty if none is given."""
     written = (meta.metadata(given).get("namespace") or "") if given is not None else ""
     if chosen and written and chosen != written:
         raise errors.UserError(f"the file says namespace {written}, and not {chosen}", "leave out one of them")

@@ -11,14 +11,14 @@ from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object
 from rota.kit import system
 
-#: Nobody waits longer than this for a reason.
+#: Timeout of the request for a reason.
 _PATIENCE_S: Final = 1.0
 _MOST_NODES: Final = 10
 _MOST_HINTS: Final = 3
 
 
 async def ask(client: Client, pod: Object) -> Object:
-    """The scheduler's explanation; empty if there is none to be had."""
+    """The scheduler's explanation; empty if there is none."""
     path = paths.item(PODS, meta.name(pod), namespace=meta.namespace(pod), subresource="explain")
     once = client.with_settings(retry=False)
     query = [("limit", str(_MOST_NODES))]
@@ -29,7 +29,7 @@ async def ask(client: Client, pod: Object) -> Object:
 
 
 def reason(explanation: Mapping[str, Any], node: str) -> str:
-    """Why it is on that node; nothing if the explanation does not tell."""
+    """Why it is on that node; empty if the explanation does not say."""
     nodes = explanation.get("nodes") or []
     here = next((one for one in nodes if one.get("name") == node), None)
     if here is None or not here.get("feasible"):
@@ -51,5 +51,5 @@ def reason(explanation: Mapping[str, Any], node: str) -> str:
 
 
 def hints(explanation: Mapping[str, Any]) -> list[str]:
-    """What would have to change for it to run, the most promising first."""
+    """What would have to change for it to be scheduled, most promising first."""
     return [str(one["text"]) for one in (explanation.get("changes") or ())[:_MOST_HINTS]]

@@ -18,7 +18,7 @@ from rota.scheduler.rebalancing.rebalance_plan import USUAL, Move, Plan, Setting
 from rota.scheduler.rebalancing.rebalancer import Outcome, Rebalancer
 
 _BAR: Final = 20
-#: So many nodes are shown: those that change most.
+#: The number of nodes that are printed: those that change most.
 _NODES: Final = 20
 
 
@@ -35,7 +35,7 @@ def rebalance(
     server: str | None,
     **chosen: Any,
 ) -> None:
-    """Plan, show, and unless it is a dry run carry out."""
+    """Plan, print, and execute the plan unless it is a dry run."""
     if dry_run and every is not None:
         raise click.UsageError("--dry-run shows one plan; leave out --every")
     if every is not None and not yes:

@@ -19,7 +19,7 @@ def execute(
     tty: bool,
     **server: Any,
 ) -> int:
-    """Run a command in a container; its exit code."""
+    """Run a command in a container; returns its exit code."""
     logs.configure(level="error")
     endpoint = endpoints.own_cluster(**server)
     stdin, tty = stdin or tty, stream_bridge.terminal(tty=tty)

@@ -16,7 +16,7 @@ from rota.scheduler.recording.replay import Compared, Replay
 
 
 def replay(*, file: Path, scheduler_files: SchedulerFiles, most_rows: int | None, as_json: bool) -> bool:
-    """Show what came of a recording's decisions; whether all came out as they did."""
+    """Print the replayed decisions of a recording; returns whether all are equal."""
     source = scheduler_files.source()
     again = Replay(Reader(file), source.registry(), loaded=None if source.file is None else source.load())
     with output.progress(f"replaying {file.name}") as advance:
@@ -32,7 +32,7 @@ def replay(*, file: Path, scheduler_files: SchedulerFiles, most_rows: int | None
 
 
 class _Found:
-    """What a replay has come to so far."""
+    """The result of a replay so far."""
 
     def __init__(self) -> None:
         self.decisions = 0
@@ -40,14 +40,14 @@ class _Found:
         self.kinds: Counter[str] = Counter()
 
     def add(self, each: Compared) -> None:
-        """Take in a decision."""
+        """Add a decision."""
         self.decisions += 1
         if not each.same:
             self.differences.append(each)
             self.kinds[_kind(each)] += 1
 
     def document(self, file: Path, replay: Replay) -> dict[str, Any]:
-        """Everything, for programs."""
+        """The full result, for programs."""
         assert replay.beginning is not None
         return {
             "file": str(file),

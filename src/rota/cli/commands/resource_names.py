@@ -1,6 +1,6 @@
-"""Words for kinds and objects, understood as kubectl does: `po`, `pods`, `Pod`, `deployments.apps`, `pod/web`, `all`.
+"""Parses names of kinds and objects as kubectl does: `po`, `pods`, `Pod`, `deployments.apps`, `pod/web`, `all`.
 
-Which kinds there are is asked of the server, so that custom ones have names here too.
+The kinds come from discovery, so that custom ones are included.
 """
 
 import difflib
@@ -14,7 +14,7 @@ from rota.kit import errors
 
 
 class Wanted(NamedTuple):
-    """A kind, and which objects of it by name; none means all."""
+    """A kind, and the names of its objects; no name means all."""
 
     kind: ResourceType
     names: tuple[str, ...]
@@ -24,7 +24,7 @@ class Kinds:
     """The kinds of a server by all their names."""
 
     def __init__(self, types: Iterable[ResourceType]) -> None:
-        """Of kinds with the same name the first one wins, and the server names the core group first."""
+        """Of kinds with the same name the first one wins; the server lists the core group first."""
         self._all: Final = tuple(types)
         self._named: Final[dict[str, ResourceType]] = {}
         self._categories: Final[dict[str, list[ResourceType]]] = {}
@@ -38,7 +38,7 @@ class Kinds:
                     self._categories.setdefault(category, []).append(one)
 
     def one(self, word: str) -> ResourceType:
-        """The kind of a name; `UserError` if there is none."""
+        """The kind with a name; `UserError` if there is none."""
         found = self._named.get(word.lower())
         if found is None:
             near = difflib.get_close_matches(word.lower(), [name for name in self._named if "." not in name], n=1)
@@ -47,14 +47,14 @@ class Kinds:
         return found
 
     def several(self, word: str) -> list[ResourceType]:
-        """The kinds of a list of names and categories: `pods,nodes` or `all`."""
+        """The kinds in a list of names and categories: `pods,nodes` or `all`."""
         found: dict[ResourceType, None] = {}
         for part in filter(None, word.split(",")):
             found.update(dict.fromkeys(self._categories.get(part.lower()) or [self.one(part)]))
         return list(found)
 
     def of_object(self, api_version: str, kind: str) -> ResourceType | None:
-        """The kind that a manifest names."""
+        """The kind of a manifest."""
         return next((one for one in self._all if one.api_version == api_version and one.kind == kind), None)
 
     def listed(self) -> list[ResourceType]:
@@ -63,12 +63,12 @@ class Kinds:
 
 
 async def kinds(client: Client) -> Kinds:
-    """Ask the server."""
+    """Discover the kinds of the server."""
     return Kinds((await discovery.discover(client)).types)
 
 
 def wanted(known: Kinds, words: Sequence[str]) -> list[Wanted]:
-    """What the arguments of a verb mean: `KIND`, `KIND NAME...`, `KIND,KIND`, or any number of `KIND/NAME`."""
+    """The objects that the arguments name: `KIND`, `KIND NAME...`, `KIND,KIND`, or any number of `KIND/NAME`."""
     if any("/" in word for word in words):
         found: dict[ResourceType, list[str]] = {}
         for word in words:
@@ -85,5 +85,5 @@ def wanted(known: Kinds, words: Sequence[str]) -> list[Wanted]:
 
 
 def shown(kind: ResourceType, name: str) -> str:
-    """An object as it is named in output: `pod/web`, `deployment.apps/web`."""
+    """An object's name in output: `pod/web`, `deployment.apps/web`."""
     return f"{kind.singular}.{kind.group}/{name}" if kind.group else f"{kind.singular}/{name}"

@@ -28,7 +28,7 @@ def top(
     as_json: bool,
     **server: Any,
 ) -> None:
-    """Show what is used."""
+    """Print resource usage."""
     endpoint = endpoints.nearest(**server)
     selection = Selection(labels=labels)
 

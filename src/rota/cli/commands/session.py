@@ -1,7 +1,7 @@
-"""Calls to a cluster on a person's behalf: one connection, one event loop, and errors that name the remedy.
+"""Runs a command's requests: one connection, one event loop, and errors that name the remedy.
 
-Every act goes through `at`. What the server refuses and what does not answer become one line; SIGTERM and SIGHUP end
-the work as Ctrl-C does, so that it can take back what it began, and so does a reader of our output that goes away.
+Every command uses `at`. Errors of the server and of the connection become one line. SIGTERM and SIGHUP cancel the work
+as Ctrl-C does, so that it can clean up, and so does a closed output pipe.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from rota.client.verbs import Client, Settings
 from rota.kit import errors, logs, system
 
 _T = TypeVar("_T")
-#: As a shell reports a program that SIGPIPE has ended.
+#: The exit status that a shell reports for a program ended by SIGPIPE.
 _READER_GONE: Final = 141
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 def at(endpoint: Endpoint, work: Callable[[Client], Awaitable[_T]]) -> _T:
-    """Have something done at a server."""
+    """Run an operation with a client of the server."""
     logs.configure(level="error")
 
     async def connected() -> _T:
@@ -47,7 +47,7 @@ def at(endpoint: Endpoint, work: Callable[[Client], Awaitable[_T]]) -> _T:
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run asynchronous work to its end, or until a signal asks to stop, or until nobody reads what we write."""
+    """Run a coroutine to its end, or until a signal arrives, or until the output pipe is closed."""
     codes: list[int] = []
 
     async def heeding() -> _T:
@@ -79,7 +79,7 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 def _pipe() -> int | None:
-    """Standard output, if that is a pipe, of which a quiet writer would not notice that nobody reads it."""
+    """Standard output, if it is a pipe: without writes a process does not notice that the reader has closed it."""
     with contextlib.suppress(OSError, ValueError):
         number = sys.stdout.fileno()
         if stat.S_ISFIFO(os.fstat(number).st_mode):
@@ -88,7 +88,7 @@ def _pipe() -> int | None:
 
 
 async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Do several things at once; the first that fails ends all of them, and is raised as it is."""
+    """Run several coroutines concurrently; the first error cancels the others, and is raised unchanged."""
     under_way = [asyncio.create_task(one) for one in work]
     try:
         await asyncio.gather(*under_way)
@@ -100,7 +100,7 @@ async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 @contextlib.contextmanager
 def telling(endpoint: Endpoint) -> Iterator[None]:
-    """Turn what a server refuses, or its silence, into what a person can act on."""
+    """Turn errors of the server and of the connection into messages with a remedy."""
     try:
         yield
     except Unreachable as error:
@@ -120,13 +120,13 @@ def telling(endpoint: Endpoint) -> Iterator[None]:
 
 
 def refusal(error: api_errors.ApiError) -> str:
-    """What the server says, with the fields at fault if its message does not name them."""
+    """The server's message, with the invalid fields if it does not name them."""
     fields = [f"{cause.field}: {cause.message}" for cause in error.causes if cause.field not in error.message]
     return "; ".join([" ".join(error.message.split()), *fields])
 
 
 def _warn(text: str) -> None:
-    """Show a server's warning: `299 - "what it says"`."""
+    """Print a server's warning: `299 - "what it says"`."""
     _, quote, said = text.partition('"')
     output.note(f"warning: {said.removesuffix(quote) if quote else text}")
 

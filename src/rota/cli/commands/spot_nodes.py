@@ -28,7 +28,7 @@ _LEASES: Final = ("coordination.k8s.io", "v1", "leases")
 
 
 def list_(*, marks_file: Path | None, as_json: bool, **server: Any) -> None:
-    """Show nodes as their marks tell, with the places that are held on them and what they save."""
+    """List nodes by their signals, with placeholder pods and savings."""
     table = node_signals.read(marks_file) if marks_file is not None else node_signals.NodeSignals()
     now = system.SystemClock().now()
 
@@ -37,7 +37,7 @@ def list_(*, marks_file: Path | None, as_json: bool, **server: Any) -> None:
         try:
             held = (await client.list(PODS, selection=Selection(labels=reservations.HELD_FOR))).items
         except errors.Forbidden:
-            held = []  # whoever may see nodes only sees nodes
+            held = []  # permission to read nodes does not include pods
         return nodes, [one for one in map(reservations.read, held) if not one.over]
 
     nodes, held = session.at(endpoints.own_cluster(**server), work)
@@ -85,7 +85,7 @@ def _told(node: Object, reading: Reading, held: Sequence[Reservation], savings: 
 
 
 def notice(*, node: str, lead: float, withdraw: bool, dry_run: bool, **server: Any) -> None:
-    """Write a notice on a node as a cloud would, or take it off."""
+    """Write a notice to a node as a cloud would, or withdraw it."""
 
     async def work(client: Client) -> None:
         found = await client.get(NODES, node)
@@ -110,9 +110,9 @@ def notice(*, node: str, lead: float, withdraw: bool, dry_run: bool, **server: A
 
 
 async def _is_acted_on(client: Client) -> bool:
-    """Whether a spot controller runs: one by itself, or the one of the master that leads.
+    """Whether a spot controller runs: as its own process, or in the leading master.
 
-    A user who may not read Leases is told nothing.
+    Without permission to read Leases nothing is printed.
     """
     try:
         found = (await client.list(_LEASES)).items

@@ -10,7 +10,7 @@ from rota.client.exec_stream import Conversation, Stream
 
 
 def terminal(*, tty: bool) -> bool:
-    """Whether this terminal is lent, if that is asked for: there may be none."""
+    """Whether to use this terminal, if one is requested: there may be none."""
     if tty and not sys.stdin.isatty():
         output.note("standard input is no terminal: going on without one")
         return False
@@ -18,7 +18,7 @@ def terminal(*, tty: bool) -> bool:
 
 
 async def converse(conversation: Conversation, *, stdin: bool, tty: bool) -> int:
-    """Talk until the other side ends; its exit code."""
+    """Copy streams until the remote side ends; returns its exit code."""
     with contextlib.ExitStack() as exits:
         sending: set[asyncio.Task[None]] = set()
         if tty:

@@ -20,13 +20,13 @@ from rota.kit import errors, system
 #: Kinds whose output can be followed by name.
 _FOLLOWED: Final = frozenset({"Pod", "Job", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"})
 _COLOURS: Final = {Result.CREATED: "green", Result.CHANGED: "yellow", Result.UNCHANGED: None}
-#: How long a kind that was just defined may take to be served.
+#: How long a newly defined kind may take until it is served.
 _NEW_KIND_S: Final = 10.0
 _LOOK_AGAIN_S: Final = 0.2
 
 
 def submit(*, sources: tuple[str, ...], namespace: str, force: bool, dry_run: bool, form: str, **server: Any) -> None:
-    """Submit everything that the sources hold."""
+    """Submit all objects of the sources."""
     found = manifest_files.read(sources)
     if not found:
         raise errors.UserError(f"{', '.join(sources)}: nothing to submit")
@@ -49,7 +49,7 @@ def submit(*, sources: tuple[str, ...], namespace: str, force: bool, dry_run: bo
 
 
 class _Submission:
-    """Objects on their way to a server, one after the other."""
+    """Submits objects, one after the other."""
 
     def __init__(self, client: Client, *, namespace: str, default: str, force: bool, dry_run: bool, text: bool) -> None:
         self._client = client
@@ -58,13 +58,13 @@ class _Submission:
         self._force = force
         self._dry_run = dry_run
         self._text = text
-        #: Whether a kind was defined on the way, which then may be served a moment later.
+        #: Whether a CustomResourceDefinition was submitted, whose kind may be served a moment later.
         self._defined = False
         self.applied: list[tuple[ResourceType, Applied]] = []
         self.failed = 0
 
     async def run(self, found: list[Document]) -> None:
-        """Submit all, and say what came of each."""
+        """Submit all, and print the result of each."""
         kinds = await resource_names.kinds(self._client)
         for document in found:
             try:
@@ -99,7 +99,7 @@ class _Submission:
         return kinds
 
     async def _served(self, obj: Object) -> Kinds:
-        """The kinds once that of an object is among them, or when patience ran out."""
+        """The kinds once they include an object's kind, or after a timeout."""
         clock = system.SystemClock()
         deadline = clock.monotonic() + _NEW_KIND_S
         while True:
@@ -109,7 +109,7 @@ class _Submission:
             await clock.sleep(_LOOK_AGAIN_S)
 
     def _placed(self, obj: Object, kind: ResourceType) -> Object:
-        """The object in its namespace."""
+        """The object with its namespace."""
         if not kind.namespaced:
             return obj
         own = meta.namespace(obj)
@@ -123,7 +123,7 @@ class _Submission:
         click.echo(f"rota: {document.where}: {output.printable(' '.join(why.split()))}", err=True)
 
     def _advise(self) -> None:
-        """Say how to follow what now runs. Of what nothing acts on, the server has warned."""
+        """Print how to follow the submitted tasks. The server has warned about kinds that no controller handles."""
         for kind, one in self.applied:
             if kind.kind in _FOLLOWED and one.result is not Result.UNCHANGED:
                 name = meta.name(one.obj) if kind.kind == "Pod" else f"{kind.singular}/{meta.name(one.obj)}"

@@ -19,7 +19,7 @@ _MOST_NAMES: Final = 5
 
 
 class SurvivingTasks:
-    """The running tasks of this machine's workers, as of the moment before they are left alone."""
+    """The running tasks of this machine's workers, right before `rota up` stops."""
 
     def __init__(self) -> None:
         self._config: Path | None = None
@@ -27,12 +27,12 @@ class SurvivingTasks:
         self._names: list[str] = []
 
     def note(self, facts: Mapping[str, str]) -> None:
-        """Take down where the API is and who works here."""
+        """Record the API's address and the workers."""
         self._config = Path(facts["config"])
         self._workers = frozenset(filter(None, facts.get("workers", "").split(", ")))
 
     async def look(self) -> None:
-        """Ask the API what runs; silence is no reason to stay."""
+        """Read the running tasks; an unavailable API does not delay the stop."""
         if self._config is None or not self._workers:
             return
         clock = system.SystemClock()
@@ -49,7 +49,7 @@ class SurvivingTasks:
         return [meta.name(pod) for pod in found if (pod.get("spec") or {}).get("nodeName") in self._workers]
 
     def text(self) -> str:
-        """What to add to the last line; nothing if nothing goes on."""
+        """The addition to the last line; empty if no task continues."""
         if not self._names:
             return ""
         shown = ", ".join(self._names[:_MOST_NAMES])

@@ -27,18 +27,18 @@ def manifest(
     tty: bool = False,
     terminal: str = "",
 ) -> dict[str, Any]:
-    """The pod that runs a command; with a `tty`, `terminal` says of what kind it is, as ssh does."""
+    """The pod that runs a command; with a `tty`, `terminal` is its type, as with ssh."""
     environment = ({"TERM": terminal} if tty and terminal else {}) | _pairs("--env", variables)
     requests = {"cpu": cpu, "memory": memory, _GPU: str(gpu) if gpu else ""}
     for option, amount in (("--cpu", cpu), ("--memory", memory)):
         _check_amount(option, amount)
     asked = {one: amount for one, amount in requests.items() if amount}
-    # Memory and devices are given for good; cpu is shared where nobody else wants it.
+    # Memory and devices are not shared, so they have limits; unused CPU may be used by others.
     limits = {one: amount for one, amount in asked.items() if one != "cpu"}
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": "process",
-        # A dollar is the shell's business or the command's own, not a reference to a variable of the pod.
+        # A dollar sign belongs to the command; it is not a reference to a variable of the pod.
         "command": [word.replace("$", "$$") for word in command_line],
         **({"workingDir": workdir} if workdir else {}),
         "env": [{"name": key, "value": value} for key, value in environment.items()],
@@ -70,5 +70,5 @@ def _check_amount(option: str, text: str) -> None:
 
 
 def _stem(word: str) -> str:
-    """A name's beginning, from a command."""
+    """A name prefix, from a command."""
     return re.sub(r"[^a-z0-9-]+", "-", Path(word).name.lower()).strip("-")[:40] or "task"

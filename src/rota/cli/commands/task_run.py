@@ -27,23 +27,23 @@ from rota.client.wire import EventType
 from rota.kit import default_paths, system
 
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
-#: Signals that follow the first one within this time are the same one.
+#: Signals within this time after the first one count as the same signal.
 _ECHO_S: Final = 0.5
-#: How often is looked whether the task's node is well.
+#: The interval between checks of the task's node.
 _LOOK_S: Final = 3.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Attach(Protocol):
-    """Begins to talk to a pod's container."""
+    """Opens a stream to a pod's container."""
 
     def __call__(self, pod: str, /, *, namespace: str) -> contextlib.AbstractAsyncContextManager[Conversation]:
-        """The conversation, for as long as it is entered."""
+        """The stream, open inside the context."""
         ...
 
 
 class _Lost(Exception):
-    """The task is not there any more, or never ran; what to say of it."""
+    """The task is gone, or never ran; the message says why."""
 
 
 def run(
@@ -61,7 +61,7 @@ def run(
     server: str | None,
     **wishes: Any,
 ) -> int:
-    """Run a command as a task; its exit code."""
+    """Run a command as a task; returns its exit code."""
     endpoint = endpoints.own_cluster(kubeconfig_file=kubeconfig_file, context=context, server=server)
     tty = stream_bridge.terminal(tty=tty)
     wishes["workdir"] = wishes["workdir"] or _here()
@@ -91,7 +91,7 @@ def run(
 
 
 def _here() -> str:
-    """This folder, where tasks start unless told otherwise; empty if root's tasks, which are not root, cannot."""
+    """This folder, the default working directory of tasks; empty if root's tasks, which are not root, may not enter."""
     here = Path.cwd()
     if os.geteuid() == 0 and (closed := default_paths.closed(here)) is not None:
         output.note(f"{closed} is closed to other users, as tasks are: it starts in a folder of its own")
@@ -101,7 +101,7 @@ def _here() -> str:
 
 @contextlib.contextmanager
 def _signals() -> Iterator["asyncio.Queue[int]"]:
-    """The signals that tell us to end, as they come, instead of what they usually do."""
+    """Termination signals as they arrive, instead of their default action."""
     loop, told = asyncio.get_running_loop(), asyncio.Queue[int]()
     caught = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
     for number in caught:
@@ -114,7 +114,7 @@ def _signals() -> Iterator["asyncio.Queue[int]"]:
 
 
 class _TaskFollower:
-    """Staying with one task until it is done. Whoever leaves takes it along."""
+    """Follows one task until it ends. An interruption deletes the task."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class _TaskFollower:
     ) -> None:
         self._client: Final = client
         self._made: Final = made
-        #: The pod as it was last seen.
+        #: The pod as last seen.
         self._latest = made
         self._name: Final = meta.name(made)
         self._follow: Final = follow
@@ -139,7 +139,7 @@ class _TaskFollower:
         self._tty: Final = tty
 
     async def exit_code(self) -> int:
-        """The task's, or that of the signal by which it was ended."""
+        """The exit code of the task, or of the signal that ended it."""
         staying = asyncio.create_task(self._stay())
         under_way = {staying}
         try:
@@ -149,7 +149,7 @@ class _TaskFollower:
             output.note(f"ending {self._name}; once more ends it at once")
             ending = await self._end(staying)
             under_way.add(ending)
-            # Whoever ends a whole group of processes may well tell us twice; a person takes longer.
+            # A signal to a whole process group may arrive twice; a person takes longer.
             await asyncio.wait({ending}, timeout=_ECHO_S)
             while not self._told.empty():
                 self._told.get_nowait()
@@ -170,7 +170,7 @@ class _TaskFollower:
                 await self._delete()
 
     async def _signalled_before(self, task: "asyncio.Task[Object]") -> int:
-        """Wait for a task to be done, or for a signal; the signal's number, or 0."""
+        """Wait for the end of a task, or for a signal; returns the signal's number, or 0."""
         signalled = asyncio.create_task(self._told.get())
         try:
             await asyncio.wait({task, signalled}, return_when=asyncio.FIRST_COMPLETED)
@@ -179,7 +179,7 @@ class _TaskFollower:
             signalled.cancel()
 
     async def _end(self, staying: "asyncio.Task[Object]") -> "asyncio.Task[Object]":
-        """Have the task ended; what is done when its last words are shown."""
+        """Delete the task; done when its last output was printed."""
         if self._follow:
             await self._delete()
             return staying
@@ -187,7 +187,7 @@ class _TaskFollower:
         return asyncio.create_task(self._hear_out())
 
     async def _hear_out(self) -> Object:
-        """End the task with an ear to it: what it wrote goes with it."""
+        """Delete the task while its output is read, because its log is deleted with it."""
         namespace = meta.namespace(self._made)
         listening = podding.logs(
             self._client, self._name, namespace=namespace, container=task_manifest.CONTAINER, follow=True
@@ -209,7 +209,7 @@ class _TaskFollower:
             await self._client.delete(PODS, self._name, namespace=where, uid=meta.uid(self._made), **how)
 
     async def _stay(self) -> Object:
-        """Show what the task says, and wait until it is done; the pod as it then is."""
+        """Print the task's output, and wait until it ends; returns the final pod."""
         async with contextlib.aclosing(self._states()) as states, self._watching_node():
             with output.waiting() as say:
                 pod = await self._begun(states, say)
@@ -224,7 +224,7 @@ class _TaskFollower:
         return pod
 
     async def _states(self) -> AsyncGenerator[Object, None]:
-        """The pod, each time that it changes; a watch that breaks is taken up again."""
+        """The pod after each change; a broken watch is resumed."""
         namespace = meta.namespace(self._made)
         selection = Selection(fields=f"metadata.name={self._name}")
         pod = self._made
@@ -251,7 +251,7 @@ class _TaskFollower:
 
     @contextlib.asynccontextmanager
     async def _watching_node(self) -> AsyncIterator[None]:
-        """Say what keeps the task from starting on its node, and that its node is not ready, as long as that lasts."""
+        """Report what delays the task's start, and that its node is not ready, as long as that lasts."""
         looking = asyncio.create_task(self._look_at_node())
         try:
             yield
@@ -265,14 +265,14 @@ class _TaskFollower:
             await clock.sleep(_LOOK_S)
             with contextlib.suppress(api_errors.ApiError, TransportError):
                 found = await self._delay(self._latest, now=clock.now())
-                # the times in it change, the trouble does not
+                # times in the message change, the problem does not
                 if (words := found.partition(" for ")[0]) != said:
                     said = words
                     if found:
                         output.note(f"{self._name} {found}; Ctrl-C takes the task back")
 
     async def _delay(self, pod: Object, *, now: float) -> str:
-        """What is wrong with a task that has a node; empty if nothing is."""
+        """The problem of a task that has a node; empty if there is none."""
         node = (pod.get("spec") or {}).get("nodeName") or ""
         if not node or _is_done(pod):
             return ""
@@ -287,7 +287,7 @@ class _TaskFollower:
         return f"waits on {node}: {problem}" if problem else ""
 
     async def _begun(self, states: AsyncIterator[Object], say: Callable[[str], None]) -> Object:
-        """Wait until there is output to be had, and say meanwhile what is waited for."""
+        """Wait until there is output, and report meanwhile what is waited for."""
         told = False
         async for pod in states:
             if _is_done(pod) or "running" in _state(pod):
@@ -309,9 +309,9 @@ class _TaskFollower:
         output.note(f"  rota explain pod {self._name} tells more; Ctrl-C takes it back")
 
     async def _talk(self) -> None:
-        """Show what the task says while it runs, and let it read what comes here, if that was asked for.
+        """Print the task's output while it runs, and forward input if requested.
 
-        At a terminal both go the same way. Otherwise it is read from its log.
+        With a terminal both use one stream. Otherwise output is read from the log.
         """
         if self._attach is None:
             await self._show()
@@ -324,13 +324,13 @@ class _TaskFollower:
                 await asyncio.gather(handing_on, return_exceptions=True)
 
     async def _converse(self) -> bool:
-        """Talk to the task until it ends; whether it was there to be talked to."""
+        """Attach to the task until it ends; returns whether it was there to attach to."""
         assert self._attach is not None
         try:
             async with self._attach(self._name, namespace=meta.namespace(self._made)) as conversation:
                 await stream_bridge.converse(conversation, stdin=True, tty=self._tty)
         except api_errors.Forbidden as problem:
-            # else it would wait for input that nobody may give it, and nobody would know
+            # otherwise it would wait silently for input that it cannot get
             output.note(f"what is read here does not reach the task: {problem}")
             return False
         except (api_errors.ApiError, TransportError):
@@ -347,7 +347,7 @@ class _TaskFollower:
 
 
 def _refused(pod: Object) -> str:
-    """Why no node takes it, if that is known."""
+    """Why no node takes it, if known."""
     scheduled = meta.condition(pod, "PodScheduled")
     if scheduled is None or scheduled.get("status") != "False":
         return ""
@@ -355,7 +355,7 @@ def _refused(pod: Object) -> str:
 
 
 def _is_done(pod: Object) -> bool:
-    """Whether it will not run any more; a task is never started again."""
+    """Whether it will not run any more; a task is never restarted."""
     return (pod.get("status") or {}).get("phase") in _FINISHED or "terminated" in _state(pod)
 
 
@@ -366,14 +366,14 @@ def _state(pod: Object) -> Object:
 
 
 def _fate(pod: Object) -> str:
-    """What to say of a pod that is gone."""
+    """The message about a pod that is gone."""
     disruption = meta.condition(pod, "DisruptionTarget") or {}
     why = disruption.get("message") or disruption.get("reason") or "somebody deleted it"
     return f"{meta.name(pod)} is gone: {why}"
 
 
 def _code(pod: Object) -> int:
-    """The exit code of a task that is done."""
+    """The exit code of a task that has ended."""
     ended = _state(pod).get("terminated") or {}
     status = pod.get("status") or {}
     if ended.get("reason") == "StartError" or "exitCode" not in ended:

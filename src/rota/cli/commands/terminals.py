@@ -16,7 +16,7 @@ _PIECE: Final = 32 * 1024
 
 @contextlib.contextmanager
 def raw(file: int) -> Iterator[None]:
-    """A terminal that hands every key on as it is, and is as it was afterwards."""
+    """The terminal in raw mode, restored afterwards."""
     before = termios.tcgetattr(file)
     tty.setraw(file, termios.TCSANOW)
     try:
@@ -27,7 +27,7 @@ def raw(file: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def sizes(changed: Callable[[int, int], None]) -> Iterator[None]:
-    """Tell the terminal's columns and rows, now and whenever they change."""
+    """Send the terminal's columns and rows, now and whenever they change."""
     loop = asyncio.get_running_loop()
 
     def tell() -> None:
@@ -44,15 +44,15 @@ def sizes(changed: Callable[[int, int], None]) -> Iterator[None]:
 
 
 async def chunks(file: int) -> AsyncIterator[bytes]:
-    """What can be read from a file, whatever it is: a terminal, a pipe, a file on a disk.
+    """The content of a file descriptor in chunks: a terminal, a pipe, or a file.
 
-    Read by a thread that dies with the process: a thread that waits for a key cannot be asked to stop.
+    A daemon thread reads, because a blocking read of a terminal cannot be cancelled.
     """
     loop = asyncio.get_running_loop()
     ready: asyncio.Queue[bytes] = asyncio.Queue(1)
 
     def read() -> None:
-        # A loop that has ended takes nothing any more, and then nobody wants it.
+        # A closed loop takes no more chunks; they are dropped.
         with contextlib.suppress(OSError, RuntimeError):
             while True:
                 chunk = os.read(file, _PIECE)

@@ -1,7 +1,7 @@
-"""Following a workload's pods: those that are there, and those that come while it runs.
+"""Follows the output of a workload's pods: present ones, and those that are created while it runs.
 
-A job that retries, a deployment that is rolled out: their later pods are as much theirs as the first. It ends when the
-workload is done and every stream has ended; a workload that has no end is followed until somebody stops.
+Retries of a Job and rollouts of a Deployment create further pods. Following ends when the workload is finished and
+every stream has ended; a workload without an end is followed until the user stops.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, Selection
 from rota.client.wire import EventType
 
-#: The conditions of a workload that is done.
+#: The conditions of a finished workload.
 _DONE: Final = ("Complete", "Failed")
 
 
 class Workload(NamedTuple):
-    """Who owns pods, and by which labels they are known."""
+    """The owner of pods, and their labels."""
 
     kind: ResourceType
     name: str
@@ -30,7 +30,7 @@ class Workload(NamedTuple):
 
 
 async def follow(client: Client, workload: Workload, show: Callable[[Object], Awaitable[None]]) -> None:
-    """Have each pod shown as it comes, until the workload is done."""
+    """Print each pod's output as the pod appears, until the workload is finished."""
     shown: set[str] = set()
     streams: set[asyncio.Future[None]] = set()
 
@@ -45,7 +45,7 @@ async def follow(client: Client, workload: Workload, show: Callable[[Object], Aw
 
     async def the_end() -> None:
         await _until_done(client, workload)
-        # Of two watches the one may be behind the other: pods that nobody has told us of yet.
+        # One of two watches may lag: pods that were not reported yet.
         for pod in await _listed(client, workload):
             take_in(pod)
 
@@ -70,7 +70,7 @@ async def _listed(client: Client, workload: Workload) -> list[Object]:
 
 
 async def _pods(client: Client, workload: Workload) -> AsyncGenerator[Object, None]:
-    """The workload's pods, again whenever one changes; a watch that breaks is begun anew."""
+    """The workload's pods, again whenever one changes; a broken watch is restarted."""
     selection = Selection(labels=workload.labels)
     while True:
         with contextlib.suppress(errors.Expired, errors.Gone, TransportError):
@@ -90,7 +90,7 @@ async def _pods(client: Client, workload: Workload) -> AsyncGenerator[Object, No
 
 
 async def _until_done(client: Client, workload: Workload) -> None:
-    """Return when the workload is done, or gone."""
+    """Return when the workload is finished, or gone."""
     selection = Selection(fields=f"metadata.name={workload.name}")
     while True:
         with contextlib.suppress(errors.Expired, errors.Gone, TransportError):

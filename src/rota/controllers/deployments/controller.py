@@ -117,7 +117,7 @@ class DeploymentController:
     async def _runs_old_pods(self, deployment: Object, sets: Sets) -> bool:
         """Whether old sets have pods that have not ended; reads from the server when the sets report none."""
         if sets.new is not None and sizes.replicas(sets.new) == sizes.replicas(deployment):
-            return False  # the new set has pods already
+            return False  # the new set has its full size already
         numbers = ("replicas", "terminatingReplicas")
         if any((one.get("status") or {}).get(name) for one in sets.old for name in numbers):
             return True

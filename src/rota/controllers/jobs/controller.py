@@ -109,7 +109,7 @@ class JobController:
         return None if is_finished(job) else job
 
     async def _free(self, stray: _Orphan) -> float | None:
-        """Remove the tracking finalizer of a pod whose Job is gone or finished; pods of no Job are not changed."""
+        """Remove the tracking finalizer of a pod whose Job is gone or finished; not from pods of other controllers."""
         key = stray.key
         pod = self._pods.cache.get(key.name, key.namespace)
         if pod is None or not is_tracked(pod) or self._owner(pod) is not None:

@@ -48,7 +48,7 @@ class _Deciding:
     def decision(self) -> Decision:
         run = self._run
         failed, late = self._failed_ones, self._late
-        # a cancelled run starts no more main steps; the final steps still run
+        # a cancelled run ignores `suspend`: its final steps must run
         held = run.suspend and not run.cancel
         stopping = run.cancel or late or (bool(failed) and run.spec.get("failurePolicy", "FailFast") == "FailFast")
         stop: list[StepKey] = []

@@ -205,7 +205,7 @@ class PipelineRunController:
             return  # created before, and not in the cache yet; or of a former run of the same name
         except (errors.Invalid, errors.BadRequest, errors.RequestEntityTooLarge) as problem:
             if "status" in step_run:
-                raise  # cannot fail: nothing in it is user input
+                raise  # not the template: this is the bare record
             # the replaced expressions made an invalid object: the error is recorded in a step run that has failed
             bare = {name: step_run["spec"][name] for name in ("run", "step", "index") if name in step_run["spec"]}
             ended = {"phase": Phase.FAILED.value, "reason": "InvalidTemplate", "message": str(problem)[:_WORDS]}

@@ -1,1 +1,4 @@
-"""The metadata endpoints of clouds, asked from the machine that they are about: whether it will be taken away."""
+"""Metadata endpoints of clouds, read from the machine itself: AWS, Google Cloud, Azure.
+
+`cloud_provider` is their common interface, `cloud_detection` chooses one.
+"""

@@ -1,7 +1,7 @@
-"""Amazon's instance metadata, version 2: a token first, then questions.
+"""Amazon's instance metadata service, version 2: a token first, then requests.
 
-`spot/instance-action` is missing until two minutes before a spot machine goes; `events/recommendations/rebalance` until
-it is at a higher risk than others.
+`spot/instance-action` exists from two minutes before a spot machine is reclaimed; `events/recommendations/rebalance`
+exists from when it has an elevated risk.
 """
 
 import math
@@ -19,7 +19,7 @@ URL: Final = "http://169.254.169.254"
 _TOKEN: Final = "/latest/api/token"  # noqa: S105 - a path
 _ACTION: Final = "/latest/meta-data/spot/instance-action"
 _REBALANCE: Final = "/latest/meta-data/events/recommendations/rebalance"
-#: The longest that there is. A new token is asked for in good time, or when one is refused.
+#: The longest lifetime of a token. It is renewed early, or when one is refused.
 _TOKEN_LIFETIME_S: Final = 21_600
 
 
@@ -68,7 +68,7 @@ class Aws:
         return found
 
     async def _get(self, path: str) -> Reply | None:
-        """What stands at a path; None if nothing does."""
+        """The content of a path; None if it does not exist."""
         reply = await self._asked(path)
         if reply.code == 401:
             self._renew_at = -math.inf

@@ -1,6 +1,6 @@
-"""Azure's Scheduled Events: a document of what will be done to the machines of a set, of which one is ours.
+"""Azure's Scheduled Events: a document about the machines of a set, of which this is one.
 
-The first question has the service switched on, and may be answered after two minutes.
+The first request enables the service, and may be answered after two minutes.
 """
 
 from collections.abc import Sequence

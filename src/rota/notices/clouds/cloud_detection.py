@@ -1,4 +1,4 @@
-"""Which cloud a machine is in: by its node's provider id, or else by which endpoint answers."""
+"""Detects the cloud of a machine: by its node's provider id, or by which endpoint answers."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from rota.notices.clouds.azure import Azure
 from rota.notices.clouds.cloud_provider import Cloud, CloudError, MetadataEndpoint
 from rota.notices.clouds.gcp import Gcp
 
-#: By name: where each cloud's endpoint is.
+#: Endpoints of clouds, by name.
 URLS: Final = {Aws.provider: aws.URL, Gcp.provider: gcp.URL, Azure.provider: azure.URL}
 _SCHEMES: Final = {"aws": Aws.provider, "gce": Gcp.provider, "azure": Azure.provider}
 _PROBE_S: Final = 3.0
 
 
 def boot_id() -> str:
-    """What tells this start of the machine from others; empty where the system does not tell."""
+    """The boot id of this machine; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -28,7 +28,7 @@ def boot_id() -> str:
 
 
 def by_provider_id(provider_id: str) -> str:
-    """The cloud that a node's `spec.providerID` names; empty if it names none of ours."""
+    """The cloud that a node's `spec.providerID` names; empty if it is not a supported one."""
     return _SCHEMES.get(provider_id.partition("://")[0], "")
 
 
@@ -43,7 +43,7 @@ def cloud(provider: str, endpoint: MetadataEndpoint, *, clock: Clock, boot: str)
 
 
 async def probed(endpoint: Callable[[str], MetadataEndpoint]) -> str:
-    """The cloud whose endpoint answers as its own does; UserError if none does. `endpoint` makes one for a URL."""
+    """The cloud whose endpoint answers correctly; UserError if none does. `endpoint` makes one for a URL."""
     names = (Aws.provider, Gcp.provider, Azure.provider)
     answers = await asyncio.gather(
         _is_aws(endpoint(URLS[names[0]])), _is_gcp(endpoint(URLS[names[1]])), _is_azure(endpoint(URLS[names[2]]))

@@ -1,7 +1,7 @@
-"""What an agent asks of a cloud, and how its endpoint is spoken to.
+"""The interface of a cloud, and HTTP requests to its metadata endpoint.
 
-A cloud is looked at again and again, and each look says all that holds now: what it says no longer is withdrawn. An
-endpoint that does not answer, or not in the agreed form, is a `CloudError`: no notice, and no withdrawal either.
+A cloud is polled, and each poll returns everything that holds now: what is missing is withdrawn. An endpoint that does
+not answer, or not in the documented form, is a `CloudError`: neither a notice nor a withdrawal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ from rota.notices.announcements import Announcement
 _S = TypeVar("_S", bound=msgspec.Struct)
 
 AGENT: Final = "agent"
-#: What is asked for is a few hundred bytes; whatever sends more is something else.
+#: Answers have a few hundred bytes; a larger one does not come from a metadata endpoint.
 _MOST_BYTES: Final = 64 * 1024
 _USUAL_TIMEOUT_S: Final = 5.0
 
 
 class CloudError(Exception):
-    """An endpoint did not answer as agreed."""
+    """An endpoint did not answer as documented."""
 
 
 class Cloud(Protocol):
@@ -33,28 +33,30 @@ class Cloud(Protocol):
 
     @property
     def provider(self) -> str:
-        """Its name in tables of marks."""
+        """Its name in the table of signals."""
         ...
 
     async def look(self) -> Sequence[Announcement]:
-        """All that is said about this machine now; may wait for a change for as long as the cloud offers to."""
+        """Everything that is announced about this machine now; may wait for a change as long as the cloud supports
+        that.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer, read whole."""
+    """A complete answer."""
 
     code: int
     headers: Mapping[str, str]
     text: str
 
     def refused(self, what: str) -> CloudError:
-        """That it was not the expected one."""
+        """The error for an unexpected answer."""
         return CloudError(f"{what} answered {self.code}: {' '.join(self.text.split())[:120]}")
 
     def decoded(self, kind: type[_S], what: str) -> _S:
-        """The JSON that it is; CloudError if it is none of that kind."""
+        """The JSON content; CloudError if it has another form."""
         try:
             return msgspec.json.decode(self.text, type=kind)
         except (msgspec.DecodeError, RecursionError) as problem:
@@ -62,10 +64,10 @@ class Reply:
 
 
 class MetadataEndpoint:
-    """HTTP to one address: no proxies, no redirects, no large answers."""
+    """HTTP to one address: no proxies, no redirects, limited answers."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession, *, clock: Clock) -> None:
-        """`session` must not read proxies from the environment: these addresses mean this machine."""
+        """`session` must not read proxies from the environment: these addresses are local to the machine."""
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise UserError(f"{url!r} is no address of a metadata endpoint", "write it like http://169.254.169.254")
@@ -82,7 +84,7 @@ class MetadataEndpoint:
         query: Mapping[str, str] | None = None,
         timeout_s: float = _USUAL_TIMEOUT_S,
     ) -> Reply:
-        """One question; CloudError if nothing comes, or too much."""
+        """One request; CloudError without an answer, or with too large a one."""
         try:
             return await self._clock.wait_for(self._asked(method, path, headers, query or {}), timeout_s)
         except TimeoutError:

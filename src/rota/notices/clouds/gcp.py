@@ -1,6 +1,6 @@
-"""Google's metadata server: `instance/preempted`, which is TRUE from the moment when half a minute is left.
+"""Google's metadata server: `instance/preempted`, which is TRUE from thirty seconds before the end.
 
-The server is asked to answer when that changes, so a notice is heard at once and hardly anything is asked.
+The request waits until the value changes, so a notice arrives at once with few requests.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from rota.notices.announcements import Announcement, Kind
 from rota.notices.clouds.cloud_provider import AGENT, CloudError, MetadataEndpoint
 
 URL: Final = "http://169.254.169.254"
-#: Who sends it did not get here by a redirect; who answers with it is no other cloud.
+#: In a request it proves that there was no redirect; in an answer it identifies Google's server.
 FLAVOR: Final = {"Metadata-Flavor": "Google"}
 _PREEMPTED: Final = "/computeMetadata/v1/instance/preempted"
 _WORDS: Final = {"TRUE": True, "FALSE": False}
-#: What an answer may be late by.
+#: Allowance for a late answer.
 _SLACK_S: Final = 10.0
 
 
@@ -24,7 +24,7 @@ class Gcp:
     provider: Final = "gcp"
 
     def __init__(self, endpoint: MetadataEndpoint, *, boot: str, wait_s: float = 60.0) -> None:
-        """`boot` tells this start of the machine from others: a machine may be preempted more than once."""
+        """`boot` identifies this boot of the machine: a machine may be preempted more than once."""
         self._endpoint: Final = endpoint
         self._boot: Final = boot
         self._wait_s: Final = wait_s
@@ -40,7 +40,7 @@ class Gcp:
                 "timeout_sec": str(max(1, round(self._wait_s))),
             }
             timeout_s += self._wait_s
-        # whatever goes wrong, the next look takes what is there without waiting
+        # after an error, the next request does not wait for a change
         self._version = ""
         reply = await self._endpoint.ask(_PREEMPTED, headers=FLAVOR, query=query, timeout_s=timeout_s)
         if reply.headers.get("metadata-flavor") != FLAVOR["Metadata-Flavor"]:
