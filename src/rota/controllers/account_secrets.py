@@ -81,7 +81,7 @@ class AccountSecretController:
             )
         except (errors.NotFound, errors.Conflict):
             return  # the watch reports the new state
-        log.info("token put into a secret", secret=str(key), account=meta.name(account))
+        log.info("token written to secret", secret=str(key), account=meta.name(account))
 
     async def _token(self, key: Key, secret: Object, account: Object) -> str:
         bound = {"kind": "Secret", "apiVersion": "v1", "name": key.name, "uid": meta.uid(secret)}
@@ -100,7 +100,7 @@ class AccountSecretController:
             await self._client.delete(SECRETS, key.name, namespace=key.namespace, uid=meta.uid(secret))
         except (errors.NotFound, errors.Conflict):
             return
-        log.info("secret of a service account that is gone deleted", secret=str(key), account=_account(secret))
+        log.info("secret of a deleted service account deleted", secret=str(key), account=_account(secret))
 
 
 def _account(secret: Object) -> str:

@@ -142,7 +142,9 @@ class CertificateController:
         if why:
             await self._mark(request, "Approved", reason="AutoApproved", message=why, door="approval")
         else:
-            log.info("certificate request left to people", request=meta.name(request), user=spec.get("username", ""))
+            log.info(
+                "certificate request needs manual approval", request=meta.name(request), user=spec.get("username", "")
+            )
 
     async def _taken(self, request: Object, wanted: Request) -> str:
         """Why a new worker does not get this name; empty if the name is free, or its present holder signed the request.

@@ -166,7 +166,7 @@ class GarbageCollector:
             log.warning("owner of unknown kind", object=item.name, owner=f"{owner.api_version} {owner.kind}")
             return OwnerState.UNKNOWN
         if resource.namespaced and not item.namespace:
-            log.warning("owner in a namespace, dependent without", object=item.name, owner=owner.name)
+            log.warning("namespaced owner of a cluster-scoped object", object=item.name, owner=owner.name)
             return OwnerState.IMPOSSIBLE
         try:
             live = await self._client.get(resource, owner.name, namespace=item.namespace if resource.namespaced else "")

@@ -52,7 +52,7 @@ class JoinTokenController:
             await self._client.delete(SECRETS, key.name, namespace=key.namespace, uid=meta.uid(secret))
         except (errors.NotFound, errors.Conflict):
             return None
-        log.info("join token has ended", secret=str(key))
+        log.info("expired join token deleted", secret=str(key))
         return None
 
 

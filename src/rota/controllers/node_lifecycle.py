@@ -152,7 +152,7 @@ class NodeLifecycle:
         try:
             silent_s = self._silence(name)
             if silent_s > 0 and condition_taint(node) != UNREACHABLE:
-                log.warning("nothing is heard of a node", node=name, since_s=round(silent_s))
+                log.warning("node lease expired", node=name, since_s=round(silent_s))
                 node = await self._mark_unknown(node)
             node = await self._keep_out(node)
             if not condition_taint(node):

@@ -81,7 +81,9 @@ class PodGarbageCollector:
             return None  # the name belongs to a new pod: the watch reports it
         if not meta.finalizers(pod):
             log.warning(
-                "pod removed unconfirmed", pod=str(key), grace_s=meta.metadata(pod)["deletionGracePeriodSeconds"]
+                "pod removed without confirmation of its worker",
+                pod=str(key),
+                grace_s=meta.metadata(pod)["deletionGracePeriodSeconds"],
             )
         return None
 

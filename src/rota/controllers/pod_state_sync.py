@@ -98,7 +98,7 @@ class PodStateSync:
             return left_s
         if await self._exists(name):
             return QUARANTINE_S
-        log.warning("pod of a node that is gone", pod=meta.qualified_name(pod), node=name)
+        log.warning("pod failed: its node no longer exists", pod=meta.qualified_name(pod), node=name)
         await self._fail(pod, reason="DeletionByPodGC", message="PodGC: node no longer exists")
         await self._client.delete(
             PODS, meta.name(pod), namespace=meta.namespace(pod), grace_period_s=0, uid=meta.uid(pod)
@@ -113,7 +113,7 @@ class PodStateSync:
         left_s = _bound_at(pod) + TAKING_UP_S - self._clock.now()
         if left_s > 0:
             return left_s
-        log.warning("pod never taken up by its worker", pod=meta.qualified_name(pod), node=_node_of(pod))
+        log.warning("pod failed: its worker did not start it", pod=meta.qualified_name(pod), node=_node_of(pod))
         message = f"The worker of {_node_of(pod)} lives and said nothing about the pod for {TAKING_UP_S:.0f} s."
         await self._fail(pod, reason="NeverTakenUp", message=message)
         return None
@@ -155,7 +155,7 @@ class PodStateSync:
                 )
             except (errors.NotFound, errors.Conflict):
                 continue
-        log.info("pods that were over cleared away", count=surplus)
+        log.info("old finished pods deleted", count=surplus)
 
 
 def _node_of(pod: Object) -> str:

@@ -94,7 +94,7 @@ class TaintEviction:
             return None
         if due > now:
             return due - now
-        log.info("pod leaves a tainted node", pod=str(key), node=_node(pod))
+        log.info("pod deleted from tainted node", pod=str(key), node=_node(pod))
         try:
             await self._mark(pod)
             await self._client.delete(PODS, key.name, namespace=key.namespace, uid=meta.uid(pod))

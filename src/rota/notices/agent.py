@@ -106,7 +106,7 @@ class Agent:
                     return False
                 self._told, self._unsure, self._missed = holds, False, 0
         except (errors.ApiError, TransportError) as problem:
-            log.warning("node not marked yet", node=self._node, error=problem)
+            log.warning("node not patched yet", node=self._node, error=problem)
             return False
         return True
 

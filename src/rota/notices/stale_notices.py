@@ -38,4 +38,4 @@ class StaleNoticeReaper:
                 try:
                     await self._announcer.announce(node, stays)
                 except (errors.ApiError, TransportError) as problem:
-                    log.warning("notice not taken back yet", node=node, error=problem)
+                    log.warning("notice not withdrawn yet", node=node, error=problem)

@@ -159,7 +159,7 @@ class Client:
             )
         return task_runner.put_away(packed.content, folder, name)[0]
 
-    # --- what futures ask ---------------------------------------------------------------------------------------------
+    # --- requests of futures ------------------------------------------------------------------------------------------
 
     def cancel_task(self, name: str) -> None:
         """See `futures.Owner`."""
@@ -178,7 +178,7 @@ class Client:
         future = self._futures.get(name)
         return self._loop.call(self._session.logs(name, future.pod if future is not None else ""))
 
-    # --- the end ------------------------------------------------------------------------------------------------------
+    # --- closing ------------------------------------------------------------------------------------------------------
 
     def cancel_all(self) -> int:
         """Cancel all unfinished tasks of this client; returns their number."""
@@ -270,7 +270,7 @@ class AsyncClient:
         await self.close()
 
 
-# --- the client that nobody names -------------------------------------------------------------------------------------
+# --- the default client -----------------------------------------------------------------------------------------------
 
 #: Clients of open `with` blocks, the innermost last; and the default client that was created without one.
 _entered: Final[list[Client]] = []

@@ -82,7 +82,7 @@ class Pipeline(Generic[P, R]):
         """Run it locally, each task as an ordinary call; inside another pipeline, add its steps to that one."""
         return self.function(*args, **kwargs)
 
-    # --- what it is ---------------------------------------------------------------------------------------------------
+    # --- definition ---------------------------------------------------------------------------------------------------
 
     def manifest(self) -> dict[str, Any]:
         """The Pipeline object."""
@@ -227,7 +227,7 @@ def pipeline(function: Callable[..., Any] | None = None, /, **wishes: Any) -> An
     return lambda one: Pipeline(one, given)
 
 
-# --- what steps may ask of their run ----------------------------------------------------------------------------------
+# --- status of steps and runs -----------------------------------------------------------------------------------------
 
 
 def status_of(step: object) -> Any:

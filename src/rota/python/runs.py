@@ -137,7 +137,7 @@ class Run(Generic[R]):
         head = ("step", "item", "status", "node", "message")
         return notebook_html.table(f"Run {self.name}: {self.status}", head, rows) + diagrams.svg(spec, states)
 
-    # --- asking -------------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     async def _get(self, api: ApiClient) -> Object:
         try:
@@ -251,7 +251,7 @@ def _seen_from_outside(text: str, step_run: Object) -> str:
     return text.replace(f":{inside}/", f":{folder}/", 1)
 
 
-# --- what a run gives -----------------------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------------------------
 
 
 def _mentioned(shape: Any) -> dict[str, str]:

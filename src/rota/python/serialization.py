@@ -180,7 +180,7 @@ def _source(function: Callable[..., Any]) -> tuple[str, int, str] | None:
     return None
 
 
-# --- which code travels -----------------------------------------------------------------------------------------------
+# --- code that is pickled by value ------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -219,7 +219,7 @@ def _installed() -> frozenset[Path]:
     return frozenset(Path(one).absolute() for one in {*places, *others, sys.base_prefix + "/lib"})
 
 
-# --- the far side's own code ------------------------------------------------------------------------------------------
+# --- the task runner --------------------------------------------------------------------------------------------------
 
 
 @functools.cache

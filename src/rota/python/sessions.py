@@ -167,7 +167,7 @@ class Session:
                 _log.debug("the server is asked again", error=problem)
                 await self._clock.sleep(pauses.next())
 
-    # --- making -------------------------------------------------------------------------------------------------------
+    # --- submission ---------------------------------------------------------------------------------------------------
 
     async def submit(self, call: Call) -> None:
         """Submit a call; returns when the cluster has stored it."""
@@ -252,7 +252,7 @@ class Session:
         """Start the deletion of a task."""
         self._begin(self.delete(name))
 
-    # --- following ----------------------------------------------------------------------------------------------------
+    # --- watches ------------------------------------------------------------------------------------------------------
 
     async def adopt(self, name: str, make: Callable[[str], Future[Any]]) -> Future[Any]:
         """The future of a task that was submitted before, perhaps by another program."""
@@ -364,7 +364,7 @@ class Session:
         found = await self.client.list(PODS, namespace=self.namespace, selection=Selection(labels=f"{JOB_LABEL}={job}"))
         return sorted(found.items, key=lambda one: meta.metadata(one).get("creationTimestamp") or "")
 
-    # --- settling -----------------------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------------
 
     def _settle(self, entry: _Entry, find: Callable[[], Coroutine[Any, Any, Outcome]]) -> None:
         if not entry.settling:
@@ -421,7 +421,7 @@ class Session:
         why = failed.get("message") or failed.get("reason") or "its pods are gone"
         return TaskLost(f"{future.name} failed: {why}", task=future.name)
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- logs ---------------------------------------------------------------------------------------------------------
 
     async def logs(self, name: str, pod: str) -> str:
         """The output of a task's latest attempt."""

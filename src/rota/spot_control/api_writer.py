@@ -84,7 +84,7 @@ class ApiWriter:
                         return True  # the name belongs to another machine now
                     node = again
                 except (ApiError, TransportError) as problem:
-                    log.warning("node not marked", node=meta.name(node), error=problem)
+                    log.warning("node not patched", node=meta.name(node), error=problem)
                     return False
                 else:
                     return True
@@ -182,7 +182,7 @@ class ApiWriter:
         except (errors.NotFound, errors.Conflict):
             memory.told_at = self._clock.now()
         except (ApiError, TransportError) as problem:
-            log.warning("pod not deleted in its last moment", pod=f"{namespace}/{name}", error=problem)
+            log.warning("pod not deleted at its deadline", pod=f"{namespace}/{name}", error=problem)
             memory.failed_at = self._clock.now()
         else:
             memory.told_at = self._clock.now()

@@ -137,7 +137,7 @@ class SpotController:
         self._frame.queue.add(_ROUND)
         await self._frame.run()
 
-    # --- what is heard ----------------------------------------------------------------------------------------------
+    # --- watch handlers ---------------------------------------------------------------------------------------------
 
     def _node_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         now, tainted_nodes = self._clock.now(), self._departures.tainted_nodes
@@ -194,7 +194,7 @@ class SpotController:
                 self._place_reservations.drop(meta.uid(pod))
                 self._guests.forget(meta.uid(pod))
 
-    # --- a round ----------------------------------------------------------------------------------------------------
+    # --- rounds -----------------------------------------------------------------------------------------------------
 
     async def _round(self, _: str) -> float | None:
         nodes, tainted_nodes = self._cluster_watch.nodes, self._departures.tainted_nodes

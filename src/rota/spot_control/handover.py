@@ -182,7 +182,7 @@ class Handover:
             return False
         except (ApiError, TransportError) as problem:
             # without the nomination it may still get there, but not while the place is held
-            log.warning("a pod could not be told of its place", pod=f"{namespace}/{name}", node=node, error=problem)
+            log.warning("pod not nominated to its reserved node", pod=f"{namespace}/{name}", node=node, error=problem)
         return True
 
 

@@ -59,7 +59,7 @@ class LazySpotController:
             running.start("nodes", self._frame.run)
             running.start("places", self._look_for_places)
             await self._reason.wait()
-            log.info("spot machines are heeded")
+            log.info("spot controller started")
             running.start("control", lambda: self._controller().run())
             await running.wait()
 
@@ -92,7 +92,7 @@ class LazySpotController:
                     PODS, namespace=NAMESPACE, selection=Selection(labels=reservations.HELD_FOR)
                 )
             except (errors.ApiError, TransportError) as problem:
-                log.warning("places could not be looked for", error=problem)
+                log.warning("placeholder pods not listed", error=problem)
                 await self._clock.sleep(_AGAIN_S)
                 continue
             if held.items:

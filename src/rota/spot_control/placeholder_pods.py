@@ -156,7 +156,7 @@ class PlaceholderPods:
                 self._figures.reservations.labels("refused").inc()
                 if str(problem) != self._told:
                     self._told = str(problem)
-                    log.warning("places are planned, but cannot be held", namespace=self._namespace, error=problem)
+                    log.warning("placeholder pods cannot be created", namespace=self._namespace, error=problem)
                 return
         self._figures.reservations.labels("made").inc()
 
@@ -179,7 +179,7 @@ class PlaceholderPods:
             except (errors.NotFound, errors.Conflict):
                 self._places.pop(uid, None)
             except (ApiError, TransportError) as problem:
-                log.warning("a place could not be given back", place=reservations.name_for(uid), error=problem)
+                log.warning("placeholder pod not deleted", place=reservations.name_for(uid), error=problem)
                 place.returned_at = now - _SHOWN_S + 1.0
                 return
         if self._dry_run:

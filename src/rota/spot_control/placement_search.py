@@ -89,7 +89,7 @@ class PlacementSearch:
             try:
                 await self._look(urgent, list(seekers.values()))
             except Exception as problem:  # an error in planning must not delay evictions
-                log.exception("places could not be looked for", error=problem)
+                log.exception("placement search failed", error=problem)
                 return now + _AGAIN_S
             self._looked_for, self._looked_at = wanted, now
         missing = sum(not self._place_reservations.node(uid) for uid in wanted)

@@ -153,7 +153,7 @@ def _decide(situation: Scenario, profile: ProfileSpec, configured: Loaded) -> Ex
     return decision_report.explain(Decider(framework, situation.cluster).decide(situation.pod))
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- input ------------------------------------------------------------------------------------------------------------
 
 
 def _lines(files: tuple[Path, ...]) -> Iterator[bytes]:
@@ -209,7 +209,7 @@ def _read(file: Path) -> bytes:
         raise UserError(f"{file}: {error.strerror}") from error
 
 
-# --- showing ----------------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def _show(name: str | None, answer: Answer) -> None:

@@ -108,7 +108,7 @@ class _Question:
         return explain_client.ExplainClient(loaded, clock=system.SystemClock(), rng=system.rng(), any_name=asked)
 
 
-# --- showing ----------------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def _show(explanation: Explanation) -> None:

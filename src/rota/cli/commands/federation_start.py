@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-#: What a federation's control plane looks after itself. Workloads are for its members, and so are the accounts and
+#: The controllers of a federation's control plane. Workloads are for its members, and so are the accounts and
 #: certificates of namespaces: policies would propagate them, and members have their own.
 _CONTROLLERS: Final = "certificates,event-expiry,garbage,namespaces,role-aggregation"
 

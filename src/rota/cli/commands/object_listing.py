@@ -80,7 +80,7 @@ def get(
     session.at(endpoint, work)
 
 
-# --- once -------------------------------------------------------------------------------------------------------------
+# --- lists ------------------------------------------------------------------------------------------------------------
 
 
 async def _show_tables(client: Client, asked: Sequence[Wanted], question: _Question) -> None:
@@ -205,7 +205,7 @@ def _labels(row: Row) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((row.metadata.get("labels") or {}).items())) or "<none>"
 
 
-# --- and what changes -------------------------------------------------------------------------------------------------
+# --- watches ----------------------------------------------------------------------------------------------------------
 
 
 async def _watch(client: Client, asked: Wanted, question: _Question) -> None:

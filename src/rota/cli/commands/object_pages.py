@@ -196,7 +196,7 @@ def _hidden(obj: Object, shown: Mapping[str, Any]) -> dict[str, Any]:
     return {**shown, "data": sizes}
 
 
-# --- parts ------------------------------------------------------------------------------------------------------------
+# --- sections ---------------------------------------------------------------------------------------------------------
 
 
 def _usual(gathered: Gathered) -> list[tuple[str, str]]:

@@ -188,7 +188,7 @@ def _lasted(status: Mapping[str, Any]) -> str:
     return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
 
 
-# --- as it changes ----------------------------------------------------------------------------------------------------
+# --- watch ------------------------------------------------------------------------------------------------------------
 
 
 def follow(endpoint: Endpoint, name: str, namespace: str) -> None:

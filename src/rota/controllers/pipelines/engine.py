@@ -92,7 +92,7 @@ class _Deciding:
             return "DeadlineExceeded", f"it was not done within {self._run.spec['timeoutSeconds']} s"
         return ("StepFailed", f"{_listed(failed)} failed") if failed else ("", "")
 
-    # --- what begins ------------------------------------------------------------------------------------------------
+    # --- new step runs ----------------------------------------------------------------------------------------------
 
     def _begin(self, steps: Sequence[Mapping[str, Any]]) -> None:
         """Create the step runs that may start."""
@@ -171,7 +171,7 @@ class _Deciding:
     def _take_down(self, step: Mapping[str, Any], phase: Phase, reason: str, message: str) -> None:
         self._made.append(NewStep(key=(step["name"], None), spec={}, phase=phase, reason=reason, message=message))
 
-    # --- what became of steps ---------------------------------------------------------------------------------------
+    # --- results of steps -------------------------------------------------------------------------------------------
 
     def _is_over(self, name: str) -> bool:
         if name not in self._over:

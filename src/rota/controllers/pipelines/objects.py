@@ -29,7 +29,7 @@ _LAST_WORDS: Final = "/dev/termination-log"
 _HOSTNAME: Final = "kubernetes.io/hostname"
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- parsing ----------------------------------------------------------------------------------------------------------
 
 
 def key_of(step_run: Object) -> StepKey:
@@ -76,7 +76,7 @@ def run_state(run: Object, steps: Progress, *, waits: Graph) -> RunState:
     )
 
 
-# --- making -----------------------------------------------------------------------------------------------------------
+# --- building ---------------------------------------------------------------------------------------------------------
 
 
 def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ()) -> Object:
