@@ -39,7 +39,9 @@ class Master:
 
     def add_node(self, name: str) -> None:
         amounts = {"cpu": "4", "memory": "8Gi", "pods": "10"}
-        self.ask("/api/v1/nodes", {"metadata": {"name": name}, "status": {"allocatable": amounts}})
+        # A node that is not ready would receive no pods.
+        status = {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+        self.ask("/api/v1/nodes", {"metadata": {"name": name}, "status": status})
 
     def add_pod(self, name: str) -> None:
         self.ask(PODS, {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})

@@ -33,7 +33,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     clock, data = system.SystemClock(), tmp_path / "data"
     store = await assembly.open_store("memory://")
     settings = control_plane.Settings(
-        data=data, port=0, workers=WORKERS, worker_prefix="w", dispatch=str(request.param)
+        data=data, port=0, workers=WORKERS, worker_prefix="w", dispatch=str(request.param), run_as="root"
     )
     try:
         async with control_plane.running(store, settings) as facts:

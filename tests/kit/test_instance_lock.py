@@ -47,8 +47,8 @@ def test_a_folder_that_is_held_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_holder_that_was_killed_holds_nothing_and_is_followed_under_its_name(tmp_path: Path) -> None:
     script = (
-        "import sys, time\nfrom pathlib import Path\nfrom rota.kit import tenure\n"
-        "with tenure.held(Path(sys.argv[1])) as name:\n    print(name, flush=True)\n    time.sleep(60)\n"
+        "import sys, time\nfrom pathlib import Path\nfrom rota.kit import instance_lock\n"
+        "with instance_lock.held(Path(sys.argv[1])) as name:\n    print(name, flush=True)\n    time.sleep(60)\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "lock")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -1,5 +1,6 @@
 """A cluster in virtual time with machines that go: owners that make new pods, budgets, nodes that run what fits."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -11,6 +12,7 @@ from rota.client import pods as pod_actions
 from rota.client.informers.cache import Key
 from rota.client.pods import Binding
 from rota.client.verbs import Object
+from rota.client.wire import EventType
 from rota.controllers.disruption import BUDGETS, DisruptionController
 from rota.controllers.replica_sets import REPLICA_SETS, ReplicaSetController
 from rota.kit.metrics import Metrics
@@ -92,7 +94,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def living(self) -> AsyncIterator["World"]:
-        given = {"clock": self.clock, "chance": self.cluster.rng}
+        given = {"clock": self.clock, "rng": self.cluster.rng}
         async with (
             self.cluster.running(self.machines.run),
             self.cluster.running(ReplicaSetController(self.client, **given).run),  # type: ignore[arg-type]
@@ -185,11 +187,29 @@ class World:
 
     async def ready(self, app: str) -> int:
         """How many pods serve."""
-        return sum(
-            not meta.is_deleting(pod)
-            and any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or ())
-            for pod in await self.pods(app)
-        )
+        return sum(map(_serves, await self.pods(app)))
+
+    @contextlib.asynccontextmanager
+    async def counting_ready(self, app: str) -> AsyncIterator[list[int]]:
+        """How many pods served after each change of one of them, in order."""
+        serving = {meta.uid(pod): _serves(pod) for pod in await self.pods(app)}
+        counts = [sum(serving.values())]
+        version = (await self.client.list(PODS, namespace="default")).resource_version
+
+        async def count() -> None:
+            async with self.client.watch(PODS, namespace="default", resource_version=version) as events:
+                async for event in events:
+                    if event.type is not EventType.BOOKMARK and _labels(event.object).get("app") == app:
+                        gone = event.type is EventType.DELETED
+                        serving[meta.uid(event.object)] = not gone and _serves(event.object)
+                        counts.append(sum(serving.values()))
+
+        counting = asyncio.create_task(count())
+        try:
+            yield counts
+        finally:
+            counting.cancel()
+            await asyncio.wait([counting])
 
     async def made(self, app: str) -> int:
         """How many pods the owner has made in all."""
@@ -227,6 +247,11 @@ class World:
 
     def figure(self, name: str, **labels: str) -> float:
         return self.metrics.value(name, **labels) or 0.0
+
+
+def _serves(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return not meta.is_deleting(pod) and any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def _labels(thing: Object) -> Mapping[str, str]:

@@ -188,8 +188,10 @@ async def test_a_stock_cluster_is_explained_in_the_words_of_its_scheduler(server
             await it.create(PODS, sized("big", name, "9"))
             said = await it.unschedulable("big")
         assert await explain_client.of_server(it.client, "big", namespace=it.namespace, most=100) is None
-        asker = ExplainClient(schedulers.configured(), clock=clock, rng=rng)
-        told = await asker.pod(it.client, "big", namespace=it.namespace, most=100)
+        profiles = schedulers.configured(f"profiles: [{{schedulerName: {name}}}]")
+        told = await ExplainClient(profiles, clock=clock, rng=rng).pod(
+            it.client, "big", namespace=it.namespace, most=100
+        )
     counted = told.summary.partition("0/3 nodes are available: ")[2]
     assert counted
     assert said.startswith(f"0/3 nodes are available: {counted}.")

@@ -200,7 +200,7 @@ class Cluster:
 
     def replace_pod(self, pod: PodInfo) -> None:
         """Replace a pod by one with the same node and an equal shape, so that no sum changes."""
-        self._tell("restate_pod", pod)
+        self._tell("replace_pod", pod)
         self.undo_with(partial(self._restate, self.pods[pod.uid]))
         self._restate(pod)
 

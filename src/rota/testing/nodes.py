@@ -1,6 +1,6 @@
 """Nodes without machines: they register, renew their leases, run pods to their end and let deleted ones go.
 
-    nodes = SimulatedNodes(client, [manifests.node("n1")], clock=clock, chance=chance)
+    nodes = SimulatedNodes(client, [manifests.node("n1")], clock=clock, rng=rng)
     supervisor.start("nodes", nodes.run)
     nodes.silence("n1")     # no more heartbeats, no more reports, as if its cable were pulled
 

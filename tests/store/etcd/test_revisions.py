@@ -213,7 +213,7 @@ async def test_transactions_of_128_keys_commit_and_conflict_whole(etcd_url: str)
         assert {event.key for event in batch.events} == set(keys)
         assert {(event.revision, event.created) for event in batch.events} == {(gone, revision)}
         both = tuple(Precondition(key, revision=1, created=1) for key in keys)
-        with pytest.raises(ValueError, match="at most 128 conditions"):
+        with pytest.raises(ValueError, match="at most 128 comparisons"):
             await store.commit(Transaction((), both))
 
 
@@ -258,5 +258,5 @@ async def test_an_entry_with_a_lease_says_so_and_a_lost_one_is_named(etcd_url: s
             assert caught.value.lease == other
         assert [entry.key for entry in (await store.list("")).entries] == ["/a/x"]
         assert await store.revoke(lease)
-        with pytest.raises(ValueError, match="lasts"):
+        with pytest.raises(ValueError, match="TTL above 0"):
             await store.grant(0)

@@ -98,7 +98,7 @@ class EntryEncoder:
                     yield NodeGone(name)
                 case "add_pod", (PodInfo() as pod, node_name):
                     yield from self.placed(pod, node_name)
-                case "restate_pod", (PodInfo() as pod,):
+                case "replace_pod", (PodInfo() as pod,):
                     yield from self.shape(pod)
                     yield PodRestated(self.pod(pod, pod.node_name))
                 case "remove_pod", (uid,):

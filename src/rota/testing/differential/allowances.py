@@ -12,7 +12,9 @@ from rota.testing.differential.cases import Reply, Request
 STOCK_ADMISSION_WITHOUT_CONTROLLERS: Final = "StorageObjectInUseProtection,TaintNodesByCondition"
 
 #: Warnings that only Rota gives: of what it stores and does not act on, and of what processes do not have.
-_OWN_WARNINGS: Final = (*{row.text for row in unenforced.ROWS}, process_security.REMEDY)
+_OWN_WARNINGS: Final = tuple(
+    normal.text(one, namespace="$ns") for one in (*{row.text for row in unenforced.ROWS}, process_security.REMEDY)
+)
 
 _OWNED: Final = re.compile(r"\.managedFields\[\d+\]\..*f:([^.]+)(\.|$)")
 
