@@ -1,1 +1,1 @@
-"""Builders, virtual time, private servers and contract suites for our tests and for users' tests."""
+"""Builders, virtual time, private servers and contract test suites, for Rota's tests and for users' tests."""

@@ -1,4 +1,4 @@
-"""Granting something to somebody, for tests of what users may do.
+"""Grants rights to users, for tests of authorization.
 
 await access.grant(api, "alice", access.rule("get,list", "pods"), namespace="dev")
 alice = api.acting_as("alice")
@@ -27,14 +27,14 @@ def binding(user: str, role: str, *, kind: str = "ClusterRole", name: str = "") 
 
 
 async def bind(api: ApiServer, user: str, role: str, *, namespace: str = "", kind: str = "ClusterRole") -> None:
-    """Bind a user to a role that is there, everywhere or in one namespace."""
+    """Bind a user to an existing role, in all namespaces or in one."""
     place = f"namespaces/{namespace}/rolebindings" if namespace else "clusterrolebindings"
     answer = await api.post(f"{PATH}/{place}", binding(user, role, kind=kind))
     assert answer.code == 201, answer
 
 
 async def grant(api: ApiServer, user: str, *rules: dict[str, Any], namespace: str = "") -> None:
-    """Let a user do what rules say, everywhere or in one namespace, by a role of his own."""
+    """Grant rules to a user by a new role, in all namespaces or in one."""
     place = f"namespaces/{namespace}/roles" if namespace else "clusterroles"
     answer = await api.post(f"{PATH}/{place}", {"metadata": {"name": f"for-{user}"}, "rules": list(rules)})
     assert answer.code == 201, answer

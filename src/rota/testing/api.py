@@ -5,8 +5,8 @@
         async with api.watch("/api/v1/pods") as events:
             event = await events.next()
 
-`api.app` is the ASGI application for other clients; `serving.serve(api.app)` puts it on a socket. `in_background` runs
-the whole on an event loop of its own, for clients that block: `with in_background() as url: ...`.
+`api.app` is the ASGI application for other clients; `serving.serve(api.app)` puts it on a socket. `in_background`
+runs the server on a separate event loop, for blocking clients: `with in_background() as url: ...`.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from rota.kit.clock import Clock
 from rota.store import store_factory
 from rota.store.store_interface import Store
 
-#: How long a test waits for something that should come at once.
+#: How long a test waits for something that should happen at once.
 PATIENCE_S: Final = 10.0
 
 PATCHES: Final = {
@@ -43,7 +43,7 @@ PATCHES: Final = {
 
 
 class Answer:
-    """What came back."""
+    """A response."""
 
     def __init__(self, code: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         self.code: Final = code
@@ -52,7 +52,7 @@ class Answer:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Lower-case names to values; of repeated ones the last."""
+        """Values by lower-case names; of repeated headers the last."""
         return {name.decode().lower(): value.decode() for name, value in self.raw_headers}
 
     @property
@@ -62,7 +62,7 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body's values."""
+        """The decoded JSON body."""
         return json.loads(self.body)
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class Answer:
 
 
 class _Started(asyncio.Event):
-    """Set when an answer begins."""
+    """Set when a response starts."""
 
     code = 0
     headers: list[tuple[bytes, bytes]]
@@ -99,7 +99,7 @@ class Events:
         return [await self.next() for _ in range(count)]
 
     def pending(self) -> bool:
-        """Whether something has arrived that was not read."""
+        """Whether an event has arrived that was not read."""
         return bool(self._rest) or not self._chunks.empty()
 
 
@@ -115,7 +115,7 @@ class ApiServer:
         self._rng: Final = random.Random(seed)  # noqa: S311 - a test's chance is repeatable
         self._settings: Final = settings
         self._exits: Final = contextlib.AsyncExitStack()
-        #: On whose behalf requests are made; None if they bring credentials along, or are everybody's.
+        #: The user of requests; None if they have credentials, or are anonymous.
         self.user: User | None = None
         self.store: Store
         self.app: App
@@ -133,7 +133,7 @@ class ApiServer:
         await self._exits.__aexit__(kind, error, traceback)
 
     def acting_as(self, name: str, *groups: str) -> Self:
-        """The same server as somebody else sees it: a user who has signed in, with these groups."""
+        """A client of the same server as an authenticated user with these groups."""
         other = copy.copy(self)
         other.user = User(name=name, groups=(*groups, users.AUTHENTICATED))
         return other
@@ -167,7 +167,7 @@ class ApiServer:
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, object] | None = None,
     ) -> Answer:
-        """Any request; a body that is no bytes is sent as JSON."""
+        """Any request; a body other than bytes is sent as JSON."""
         chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
         started = _Started()
         await self._call(method, path, _encoded(body), headers or {}, query or {}, started, chunks, asyncio.Event())
@@ -241,7 +241,7 @@ class ApiServer:
 
 @contextlib.contextmanager
 def in_background(*, store_url: str = "memory://") -> Iterator[str]:
-    """A server on a socket, in a thread of its own; its URL."""
+    """Run a server on a socket, in its own thread; yields its URL."""
     addresses: concurrent.futures.Future[str] = concurrent.futures.Future()
     ended: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = concurrent.futures.Future()
 
@@ -272,7 +272,7 @@ def in_background(*, store_url: str = "memory://") -> Iterator[str]:
 def _encoded(body: Any) -> bytes:
     if body is None:
         return b""
-    # without spaces, as clients write it: only such bodies are recognised by the cache of new pods
+    # without spaces, as clients encode it: the cache of new pods recognizes only such bodies
     return body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
 
 

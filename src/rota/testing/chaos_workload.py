@@ -1,4 +1,4 @@
-"""Hundreds of tasks with side effects, run while a cluster is being hurt, and what must hold of them all the same.
+"""Hundreds of tasks with side effects that run while faults are injected, and the invariants that they must satisfy.
 
     ordeal = Ordeal(client, folder, tasks)
     async with ordeal.running():
@@ -6,12 +6,12 @@
         await ordeal.reach(1.0, patience_s=60)
     ordeal.check()
 
-A task is a piece of work; an attempt at it is a pod name; each pod that ever had this name is a submission of its own,
-by its uid. The next attempt is made when one was disrupted, and only then, as controllers do. A create without an
-answer is repeated under the same name, so it cannot lead to two pods at once; but the first pod may have come, been
-evicted and gone in between, and then the second one is another submission. So every run of a container leaves its marks
-in a file of its pod's uid, and holds a lock of its attempt while it lives: what ran is known from the tasks themselves,
-what became of a pod from a watch that misses nothing (`timelines`), and neither is guessed from a list.
+Each task has attempts; an attempt is a pod name, and each pod that ever had this name is a separate submission, by
+its uid. The next attempt is made only after a disruption, as controllers do. A create without a response is repeated
+with the same name, so there are never two pods at once; but the first pod may have been created, evicted and deleted
+in between, and then the second one is another submission. So every run of a container writes to a file of its pod's
+uid, and holds a lock of its attempt while it runs: the runs are known from the tasks themselves, the fate of a pod
+from a gap-free watch (`timelines`), and neither is inferred from a list.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ _NAMESPACE: Final = "default"
 _FINISHED: Final = ("Succeeded", "Failed")
 _LOOK_S: Final = 0.25
 _AT_ONCE: Final = 16
-#: Pods whose whole story a failure tells.
+#: How many pods a failure report describes in full.
 _TOLD: Final = 5
-#: Who leaves a node that is lost, and how soon.
+#: The tolerations for lost nodes.
 TOLERATIONS: Final = [
     {"key": f"node.kubernetes.io/{one}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
     for one in ("not-ready", "unreachable")
@@ -44,48 +44,48 @@ TOLERATIONS: Final = [
 
 
 class Kind(enum.Enum):
-    """What a task does when it is left alone."""
+    """What a task does without faults."""
 
     #: Runs once and succeeds.
     SUCCEEDS = "succeeds"
-    #: Runs once and fails: nobody tries it again.
+    #: Runs once and fails without a retry.
     FAILS = "fails"
-    #: Fails at first and is run again where it is, by its restart policy.
+    #: Fails at first and is restarted on its node by its restart policy.
     RETRIES = "retries"
 
 
 @dataclass(slots=True, kw_only=True)
 class Task:
-    """One piece of work, and how far it has come."""
+    """One task and its progress."""
 
     name: str
     kind: Kind
     seconds: float
     attempt: int = 0
     outcome: str = ""
-    #: The uid of the pod that brought the outcome.
+    #: The uid of the pod with the outcome.
     uid: str = ""
     disruptions: int = 0
 
     @property
     def pod(self) -> str:
-        """The name of the attempt under way."""
+        """The name of the active attempt."""
         return f"{self.name}-{self.attempt}"
 
 
 @dataclass(slots=True)
 class Findings:
-    """What must not be, and the pod that each is about."""
+    """Violations, with the pod of each."""
 
     problems: dict[str, str] = field(default_factory=dict)
 
     def add(self, problem: str, *, pod: str = "") -> None:
-        """Note it once."""
+        """Record a violation once."""
         self.problems.setdefault(problem, pod)
 
 
 class ChaosWorkload:
-    """Tasks on their way through."""
+    """The tasks and their state."""
 
     def __init__(self, client: Client, folder: Path, tasks: Sequence[Task], *, milli_cpu: int = 500) -> None:
         (folder / "locks").mkdir(parents=True)
@@ -100,7 +100,7 @@ class ChaosWorkload:
 
     @property
     def finished(self) -> int:
-        """How many tasks are over."""
+        """How many tasks are finished."""
         return sum(bool(one.outcome) for one in self.tasks)
 
     @contextlib.asynccontextmanager
@@ -116,7 +116,7 @@ class ChaosWorkload:
                     await work
 
     async def reach(self, share: float, *, patience_s: float) -> None:
-        """Until so much of the work is done; AssertionError with what is not if that takes too long."""
+        """Wait until a fraction of the tasks is finished; AssertionError with the remaining ones after a timeout."""
         try:
             async with asyncio.timeout(patience_s):
                 while self.finished < share * len(self.tasks):
@@ -127,7 +127,7 @@ class ChaosWorkload:
             raise AssertionError(self._report()) from None
 
     def check(self) -> None:
-        """AssertionError if anything happened that must not."""
+        """Raise AssertionError if an invariant was violated."""
         for task in self.tasks:
             self._check(task)
         twice = self._folder / "twice"
@@ -136,7 +136,7 @@ class ChaosWorkload:
         assert not self.findings.problems, self._report()
 
     def _report(self) -> str:
-        """All problems, and for the first pods among them what happened to them and their nodes."""
+        """All violations, and the history of the first affected pods and their nodes."""
         pods = list(dict.fromkeys(filter(None, self.findings.problems.values())))[:_TOLD]
         stories = (f"\n--- {pod}\n{self.timeline.about(pod)}" for pod in pods)
         return "\n".join([*self.findings.problems, *stories])
@@ -179,7 +179,7 @@ class ChaosWorkload:
 
     async def _submit(self, task: Task) -> None:
         async with self._seats:
-            # Without an answer it is not known whether it arrived: the watch tells, or the next create is refused.
+            # Without a response the outcome is unknown: the watch shows it, or the next create is refused.
             with contextlib.suppress(errors.ApiError, TransportError):
                 self.timeline.created(await self._client.create(PODS, self._manifest(task)))
 
@@ -211,7 +211,7 @@ class ChaosWorkload:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def _check_nodes(self, pods: Sequence[Object], nodes: Sequence[Object]) -> None:
-        """No node has more on it than it has."""
+        """Check that no node is overcommitted."""
         used: Counter[str] = Counter()
         for pod in pods:
             node = (pod.get("spec") or {}).get("nodeName")
@@ -238,7 +238,7 @@ class ChaosWorkload:
             self._check_end(task)
 
     def _check_end(self, task: Task) -> None:
-        """The pod that brought the outcome has run to its end."""
+        """Check that the pod with the outcome has run to its end."""
         marks = self._folder / f"{task.pod}.{task.uid}"
         said = Counter(marks.read_text().split()) if marks.exists() else Counter[str]()
         if not said["end"]:

@@ -1,4 +1,4 @@
-"""Virtual time for tests: it stands still until the test moves it.
+"""Virtual time for tests: only the test advances it.
 
 `await clock.advance(10)` goes through the deadlines of all sleepers in order, letting the tasks that wake run
 (and fall asleep again) before time moves on. Ten seconds of a one-second loop are ten rounds, in no time.
@@ -12,12 +12,12 @@ from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 
-#: After so many iterations without an idle one, tasks keep each other awake for ever.
+#: After so many iterations without an idle one, the tasks are considered to loop for ever.
 _ENDLESS: Final = 100_000
 
 
 class FakeClock:
-    """A `rota.kit.clock.Clock` in the hands of a test."""
+    """A `rota.kit.clock.Clock` that a test controls."""
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._elapsed = 0.0
@@ -60,7 +60,7 @@ class FakeClock:
 
     @property
     def sleeping(self) -> int:
-        """How many wait for time to pass."""
+        """How many tasks wait for time to pass."""
         return sum(not future.done() for _, _, future in self._sleepers)
 
     async def advance(self, seconds: float) -> None:
@@ -90,8 +90,8 @@ class FakeClock:
 
         Of calls in threads and of answers on sockets only what has arrived counts.
         """
-        # The loop's own queue: nothing public tells whether it is idle. What is left in it while we run is what others
-        # have to do in this iteration or in the next.
+        # The loop's own queue: no public interface shows whether it is idle. Entries in it are callbacks of this
+        # iteration or the next.
         ready: Sized = vars(asyncio.get_running_loop())["_ready"]
         for _ in range(_ENDLESS):
             await asyncio.sleep(0)

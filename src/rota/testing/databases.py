@@ -1,4 +1,4 @@
-"""Fresh databases for the store's tests, one of every kind."""
+"""Fresh databases for the store's tests, for every backend."""
 
 import secrets
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ BACKENDS = [
     pytest.param("postgres", marks=pytest.mark.postgres),
     pytest.param("etcd", marks=pytest.mark.etcd),
 ]
-#: Those that outlive a process.
+#: The persistent ones.
 DURABLE = BACKENDS[1:]
 
 
@@ -30,7 +30,7 @@ class FreshDatabase:
 
 
 def fresh_database(kind: str, request: pytest.FixtureRequest) -> FreshDatabase:
-    """An empty database of the asked-for kind, gone with the test."""
+    """An empty database of a backend, removed after the test."""
     if kind == "memory":
         return FreshDatabase(kind, f"memory://{secrets.token_hex(6)}")
     if kind == "sqlite":

@@ -1,4 +1,4 @@
-"""A federation's control plane as a process of its own, and what its tests wait for.
+"""A federation's control plane as a process, and helpers to wait for objects.
 
 with FederationProcess(folder) as federation:
     federation.rota("federation", "join", "m1", "--member", str(member_folder / "kubeconfig"))
@@ -31,7 +31,7 @@ _WATCH_S: Final = 5
 
 
 class RotaProcess:
-    """A command of Rota that serves an API from a folder of its own, to be killed and started again."""
+    """A `rota` command that serves an API from its own folder, to be killed and started again."""
 
     def __init__(self, folder: Path, arguments: Sequence[str], ready: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ class RotaProcess:
             self.stop()
 
     def start(self) -> None:
-        """Start, and return once it serves; AssertionError with its words if it does not."""
+        """Start, and return once it serves; AssertionError with its output if it does not."""
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(self._command, stdout=output, stderr=subprocess.STDOUT)
         clock = system.SystemClock()
@@ -83,7 +83,7 @@ class RotaProcess:
 
     @property
     def output(self) -> str:
-        """What it has said since it was started."""
+        """Its output since the start."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def rota(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -100,7 +100,7 @@ class RotaProcess:
 
 
 class FederationProcess(RotaProcess):
-    """`rota federation up`, asking its members every second and believing them at once."""
+    """`rota federation up`, which polls its members every second without a threshold."""
 
     def __init__(self, folder: Path) -> None:
         arguments = ("federation", "up", "--port", "0", "--every", "1s", "--threshold", "0", "--taint-eviction", "on")

@@ -1,4 +1,4 @@
-"""Machines on a network, as far as processes can tell: each has its own network and its own processes.
+"""Simulated machines on a network: each has its own network namespace and process namespace.
 
     with Network() as network:
         host = network.host("w1")
@@ -7,9 +7,9 @@
         network.heal(host)
         host.power_off()                                # all its processes end at once
 
-They are namespaces of the kernel, joined by a switch that is one too. So nothing is left of them when their first
-processes are gone, whatever becomes of the test. The file system is everybody's. Needs root and iproute2; `missing`
-says what is not there. This process has an address on the network as well: `Network.own_address`.
+They are kernel namespaces, connected by a bridge in another one. So nothing is left of them when their first
+processes end, even if the test is killed. They share the file system. Needs root and iproute2; `missing` names what
+is not installed. This process has an address on the network as well: `Network.own_address`.
 """
 
 import os
@@ -30,7 +30,7 @@ _START_S: Final = 10.0
 
 
 def missing() -> str:
-    """Why there can be no such machines here; empty if there can be."""
+    """What this machine lacks for namespaces; empty if nothing."""
     if os.geteuid() != 0:
         return "separate hosts need root"
     absent = [one for one in _PROGRAMS if shutil.which(one) is None]
@@ -46,14 +46,14 @@ class Host:
     def __init__(self, name: str, address: str) -> None:
         self.name: Final = name
         self.address: Final = address
-        #: Its end of the cable, as the switch knows it.
+        #: The bridge's end of its veth pair.
         self.port: Final = f"p{secrets.token_hex(4)}"
         self._process = _first_process("--net", "--pid", "--mount-proc")
         self.pid = _child(self._process.pid)
 
     @property
     def inside(self) -> Sequence[str]:
-        """What a command line begins with that runs on it."""
+        """The prefix of command lines that run on it."""
         return ("nsenter", "--target", str(self.pid), "--net", "--pid", "--mount", "--")
 
     def power_off(self) -> None:
@@ -64,10 +64,10 @@ class Host:
 
 
 class Network:
-    """A switch, and machines that are plugged into it."""
+    """A bridge and its machines."""
 
     def __init__(self) -> None:
-        # One of 16,000 networks, so that tests beside each other do not meet.
+        # One of 16,000 networks, so that concurrent tests do not collide.
         self._prefix: Final = f"10.{192 + secrets.randbelow(63)}.{secrets.randbelow(256)}"
         self.own_address: Final = f"{self._prefix}.1"
         self.hosts: Final[dict[str, Host]] = {}
@@ -95,21 +95,21 @@ class Network:
         self.close()
 
     def close(self) -> None:
-        """Take everything away."""
+        """Remove all namespaces."""
         for host in self.hosts.values():
             host.power_off()
         if self._switch.poll() is None:
             os.kill(self._switch_pid, signal.SIGKILL)
             self._switch.wait(_START_S)
-        # Its other end goes with the switch, and the kernel takes its time for that.
+        # Its other end is removed with the bridge, which the kernel does asynchronously.
         _tried("ip", "link", "delete", self._own_link)
 
     def host(self, name: str) -> Host:
-        """A machine; one that was off is on again by this, with the address that it had."""
+        """Start a machine; one that was off starts again with its former address."""
         number = self._numbers.setdefault(name, len(self._numbers) + 2)
         made = self.hosts[name] = Host(name, f"{self._prefix}.{number}")
         target = str(made.pid)
-        # It keeps its hardware's address as well: others remember that.
+        # It keeps its MAC address as well, since others cache it.
         card = ("address", f"02:00:00:00:00:{number:02x}")
         self._at_switch("ip", "link", "add", made.port, "type", "veth", "peer", "eth0", *card, "netns", target)
         for command in (
@@ -122,11 +122,11 @@ class Network:
         return made
 
     def cut(self, host: Host) -> None:
-        """Unplug a machine from the switch, in such a way that it does not notice by itself."""
+        """Disconnect a machine from the bridge; its own interface stays up."""
         self._at_switch("ip", "link", "set", host.port, "nomaster")
 
     def heal(self, host: Host) -> None:
-        """Plug it in again."""
+        """Connect it again."""
         self._at_switch("ip", "link", "set", host.port, "master", _BRIDGE)
 
     def _plug(self, port: str) -> None:
@@ -137,13 +137,13 @@ class Network:
 
 
 def _first_process(*namespaces: str) -> "subprocess.Popen[bytes]":
-    """A process that does nothing in namespaces of its own, and does not outlive us."""
+    """An idle process in its own namespaces that ends with this process."""
     command = ("setpriv", "--pdeathsig", "KILL", "unshare", *namespaces, "--fork", "--kill-child=KILL")
     return subprocess.Popen(_found(*command, "sleep", "infinity"), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _child(pid: int) -> int:
-    """The one child of a process, once it is the program that it shall become."""
+    """The only child of a process, after its exec."""
     clock = system.SystemClock()
     deadline = clock.monotonic() + _START_S
     while clock.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""kubectl as a test calls it: the real program, with settings and caches of its own.
+"""Runs the real kubectl in tests, with separate settings and caches.
 
 kubectl = Kubectl(program, url=live.url, namespace="wire", home=tmp_path)
 assert kubectl("get", "pods") == "..."
@@ -24,7 +24,7 @@ _PATIENCE_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -32,7 +32,7 @@ class Done:
 
 
 class Lines:
-    """The output of a command that runs on."""
+    """The output of a running command."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._lines: SimpleQueue[str | None] = SimpleQueue()
@@ -69,7 +69,7 @@ class Kubectl:
         self.program: Final = program
         self.namespace: Final = namespace
         self._command: Final = [str(program), *([f"--server={url}"] if url else [])]
-        # nothing of the user's own: no kubeconfig, no cache, no aliases, and no proxy between loopback and loopback
+        # no kubeconfig, cache or aliases of the user, and no proxy for loopback
         self._environment: Final = {
             "HOME": str(home),
             "KUBECONFIG": os.devnull if kubeconfig is None else str(kubeconfig),
@@ -84,7 +84,7 @@ class Kubectl:
         return done.out
 
     def run(self, *arguments: str, stdin: str | None = None) -> Done:
-        """How the command ended, be it well or not."""
+        """The result of the command, also if it failed."""
         done = subprocess.run(
             self._line(arguments),
             input=stdin,
@@ -106,7 +106,7 @@ class Kubectl:
 
     @contextlib.contextmanager
     def running(self, *arguments: str) -> Iterator[Lines]:
-        """A command that goes on until the block is left."""
+        """A command that runs until the block ends."""
         with subprocess.Popen(
             self._line(arguments), env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as process:

@@ -1,4 +1,4 @@
-"""An API server on a loopback socket, for clients that we did not write: kubectl, the Python libraries, raw sockets.
+"""An API server on a loopback socket, for third-party clients: kubectl, the Python libraries, raw sockets.
 
 The server runs in a thread with an event loop of its own, so that tests and blocking clients may wait for it, while its
 tasks and watches can still be counted:
@@ -36,7 +36,7 @@ _LOOK_AGAIN_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What a server holds at one moment; requests that are over must leave none of it behind."""
+    """The resources that a server holds at one moment; finished requests must release all of theirs."""
 
     tasks: int
     files: int
@@ -125,7 +125,7 @@ class LiveServer:
         """What the server and this process hold now."""
 
         async def count(api: ApiServer) -> tuple[int, int]:
-            # the stores in memory and in SQLite; there is no other way to see who is attached
+            # the stores in memory and in SQLite; there is no other way to count attached watches
             assert isinstance(api.store, LogStore)
             return len(asyncio.all_tasks()), api.store._broadcaster.watchers
 
@@ -133,7 +133,7 @@ class LiveServer:
         return Footprint(tasks=tasks, files=sum(1 for _ in Path("/proc/self/fd").iterdir()), watches=watches)
 
     def until(self, holds: Callable[[Footprint], bool]) -> Footprint:
-        """The footprint once something holds of it, or as it was when patience ran out."""
+        """The footprint once a condition holds, or the last one after the timeout."""
         clock = system.SystemClock()
         deadline = clock.monotonic() + PATIENCE_S
         while not holds(now := self.footprint()) and clock.monotonic() < deadline:

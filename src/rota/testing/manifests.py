@@ -1,6 +1,6 @@
-"""Objects as people write them: whole, with apiVersion and kind, small enough to read beside the test.
+"""Builders for manifests: complete, with apiVersion and kind, and small.
 
-They carry what a client must send and nothing that the server fills in.
+They have the fields that a client must send and none that the server fills in.
 """
 
 from collections.abc import Mapping

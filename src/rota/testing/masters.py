@@ -1,11 +1,11 @@
-"""`rota up` as a process of its own, without workers, to be killed and started again by a test.
+"""`rota up` as a process without workers, which a test can kill and start again.
 
     with Master(folder, store_url=url) as master:
         endpoint = master.endpoint()        # the administrator's, over TLS
         master.kill()                       # as the machine would: no farewell
         master.start()
 
-Masters on one store share a key file and, through the store, an authority, so an endpoint of one holds for all.
+Masters on one store share a key file and, through the store, a CA, so the credentials of one are valid for all.
 """
 
 import re
@@ -64,11 +64,11 @@ class Master:
             self.stop()
 
     def start(self) -> None:
-        """Start, and return once it serves; AssertionError with its words if it does not."""
+        """Start, and return once it serves; AssertionError with its output if it does not."""
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(self._command, stdout=output, stderr=subprocess.STDOUT)
         if self._files is not None:
-            # before it has come as far as to look at them
+            # before it reads them
             resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, self._files)
         clock = system.SystemClock()
         deadline = clock.monotonic() + _START_S
@@ -99,12 +99,12 @@ class Master:
 
     @property
     def output(self) -> str:
-        """What it has said since it was started."""
+        """Its output since the start."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @property
     def memory_bytes(self) -> int:
-        """What it holds of the machine's memory."""
+        """Its resident memory."""
         assert self._process is not None
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
@@ -113,11 +113,11 @@ class Master:
 
     @property
     def http(self) -> tuple[str, int]:
-        """Where it serves without TLS, to whoever asks."""
+        """Its URL without TLS and authentication."""
         found = re.search(r"http://([\d.]+):(\d+)", self.output)
         assert found is not None, self.output
         return found[1], int(found[2])
 
     def endpoint(self) -> Endpoint:
-        """The administrator's way in, over TLS."""
+        """The administrator's endpoint, over TLS."""
         return kubeconfig.load(self._folder / "kubeconfig", clock=system.SystemClock())

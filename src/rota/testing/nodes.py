@@ -1,10 +1,10 @@
-"""Nodes without machines: they register, renew their leases, run pods to their end and let deleted ones go.
+"""Simulated nodes: they register, renew their leases, report pods as running and finished, and remove deleted ones.
 
     nodes = SimulatedNodes(client, [manifests.node("n1")], clock=clock, rng=rng)
     supervisor.start("nodes", nodes.run)
     nodes.silence("n1")     # no more heartbeats, no more reports, as if its cable were pulled
 
-What they do is what controllers and schedulers wait for, and no more: nothing is pulled, mounted or started. A pod that
+They do only what controllers and schedulers wait for: nothing is pulled, mounted or started. A pod that
 restarts always is Running and Ready a moment after it was bound (`start_s`); any other has Succeeded a moment later, or
 Failed if its annotation `simulator.rota.dev/fails` is there.
 """
@@ -53,7 +53,7 @@ class SimulatedNodes:
         self._client: Final = client
         self._start_s: Final = start_s
         self._heartbeat_s: Final = heartbeat_s
-        #: When pods were first seen on their nodes, by their uids; of those that have not started yet.
+        #: When pods that have not started yet were first seen on their nodes, by uid.
         self._bound_at: Final[dict[str, float]] = {}
         self._clock: Final = clock
         self._rng: Final = rng
@@ -65,18 +65,18 @@ class SimulatedNodes:
         self._pods: Final = Informer[Object](source, decode=msgspec.json.decode, clock=clock, rng=rng)
 
     def silence(self, node: str) -> None:
-        """Let a node be heard of no more."""
+        """Stop a node's heartbeats and status updates."""
         self._silent.add(node)
 
     def speak(self, node: str) -> None:
-        """Let a silent node come back."""
+        """Resume a silent node."""
         self._silent.discard(node)
         for key, pod in self._pods.cache.items():
             if pod["spec"]["nodeName"] == node:
                 self._queue.add(key)
 
     async def register(self) -> None:
-        """Make the nodes that are not there yet."""
+        """Create the missing nodes."""
         for node in self._nodes.values():
             try:
                 await self._client.create(_NODES, node)
@@ -84,7 +84,7 @@ class SimulatedNodes:
                 continue
 
     async def run(self) -> None:
-        """Be there until cancelled."""
+        """Run until cancelled."""
         await self.register()
         leave = self._pods.add_handler(self._changed)
         try:
@@ -125,7 +125,7 @@ class SimulatedNodes:
             patch = {"status": {"conditions": [{**condition, "lastTransitionTime": self._time()}]}}
             await self._client.patch(_NODES, name, patch, type=PatchType.STRATEGIC, subresource="status")
         except errors.NotFound:
-            return  # deleted by somebody; a real node would register again, ours stay away
+            return  # the node was deleted; a real node would register again, simulated ones do not
 
     async def _serve(self, key: Key) -> float | None:
         pod = self._pods.cache.get(key.name, key.namespace)
@@ -149,11 +149,11 @@ class SimulatedNodes:
                     subresource="status",
                 )
         except (errors.NotFound, errors.Conflict):
-            pass  # gone, or another of the same name: the watch tells
+            pass  # deleted, or another pod of the same name: the watch shows it
         return None
 
     def _until_started(self, pod: Object) -> float:
-        """How long it takes until a pod that was bound runs; nothing for those that run, or go."""
+        """Seconds until a bound pod starts; None for pods that run or are being deleted."""
         uid, now = pod["metadata"]["uid"], self._clock.monotonic()
         if "deletionTimestamp" in pod["metadata"] or pod.get("status", {}).get("phase", "Pending") != "Pending":
             self._bound_at.pop(uid, None)
@@ -161,7 +161,7 @@ class SimulatedNodes:
         return self._bound_at.setdefault(uid, now) + self._start_s - now
 
     def _next(self, pod: Object) -> Object | None:
-        """The status after the one that a pod has; None for those that stay as they are."""
+        """The next status of a pod; None if it does not change."""
         phase = pod.get("status", {}).get("phase", "Pending")
         if phase == "Pending":
             return self._running(pod)

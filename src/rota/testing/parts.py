@@ -15,7 +15,7 @@ from rota.testing.servers import binaries
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Something outside of this repository that tests start or call."""
+    """An external program that tests start or call."""
 
     name: str
     title: str

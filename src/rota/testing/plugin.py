@@ -1,8 +1,8 @@
-"""A pytest plugin: private servers as fixtures, and honest words about tests that a missing part leaves out.
+"""A pytest plugin: private servers as fixtures, and a report of tests that a missing program excludes.
 
-A test that asks for a server gets the part's marker by itself. Where the part is missing, the test is skipped and the
-very last lines of the run say how many were left out, why, and how to get the part; a part that ROTA_TEST_REQUIRE names
-(`all`, or a list with commas) makes them fail with the same sentence. Works the same under pytest-xdist.
+A test that uses a server fixture gets the part's marker automatically. If the part is missing, the test is skipped
+and the last lines of the run say how many were skipped, why, and how to get the part; a part that ROTA_TEST_REQUIRE
+names (`all`, or a list with commas) makes them fail with the same sentence. Works the same under pytest-xdist.
 """
 
 import functools
@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that ask for a server, before `-m` chooses among them."""
+    """Mark the tests that use a server fixture, before `-m` selects tests."""
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in _NEEDS:
@@ -68,10 +68,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
-    """After everything else that pytest has to say: what was left out, and how to get it."""
+    """Print, after pytest's summary, the skipped parts and how to get them."""
     yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None:  # a worker of pytest-xdist: its controller speaks
+    if reporter is None:  # a worker of pytest-xdist: its controller reports
         return
     for part in parts.PARTS:
         for outcome, verdict in (("skipped", "left out"), ("failed", "failed"), ("error", "failed")):
@@ -83,10 +83,10 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
 
 @pytest.fixture(scope="session")
 def private_postgres(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Callable[[], PostgresServer]]":
-    """Starts a PostgreSQL of a test's own, to be stopped, killed and paused at will; all end with the session."""
+    """Starts a private PostgreSQL that a test can stop, kill and pause; all end with the session."""
     from rota.testing.servers.postgres import PostgresServer  # noqa: PLC0415  # needs a driver that may be missing
 
-    # Workers of pytest-xdist have folders of their own side by side; what lies above them is shared.
+    # Each worker of pytest-xdist has its own folder; the parent folder is shared.
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with ExitStack() as servers:
@@ -101,7 +101,7 @@ def postgres_server(private_postgres: "Callable[[], PostgresServer]") -> "Postgr
 
 @pytest.fixture
 def postgres_url(postgres_server: "PostgresServer") -> Iterator[str]:
-    """The URL of an empty database of the test's own."""
+    """The URL of an empty private database."""
     url = postgres_server.create_database()
     yield url
     postgres_server.drop_database(url)
@@ -109,7 +109,7 @@ def postgres_url(postgres_server: "PostgresServer") -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def private_etcd() -> "Iterator[Callable[[], EtcdServer]]":
-    """Starts an etcd of a test's own, to be stopped, killed and paused at will; all end with the session."""
+    """Starts a private etcd that a test can stop, kill and pause; all end with the session."""
     from rota.testing.servers.etcd import EtcdServer  # noqa: PLC0415  # only when asked for, like the other one
 
     with ExitStack() as servers:
@@ -124,18 +124,18 @@ def etcd_server(private_etcd: "Callable[[], EtcdServer]") -> "EtcdServer":
 
 @pytest.fixture
 def etcd_url(etcd_server: "EtcdServer") -> str:
-    """A URL with a key prefix (its path) of the test's own."""
+    """A URL with a private key prefix (its path)."""
     return f"{etcd_server.url}/{secrets.token_hex(6)}"
 
 
 @pytest.fixture(scope="session")
 def stock_programs() -> None:
-    """For tests that start stock components on a server of ours: marks them, and gives nothing."""
+    """Marks tests that start stock components on Rota's API server; the value is None."""
 
 
 @pytest.fixture(scope="session")
 def stock_server() -> "Iterator[StockApiServer]":
-    """The session's stock kube-apiserver, which allows everybody everything. Tests share it: do not stop it."""
+    """The session's stock kube-apiserver, without authorization. Tests share it: do not stop it."""
     from rota.testing.differential import allowances  # noqa: PLC0415  # only when asked for, like the others
     from rota.testing.servers.kubernetes import StockApiServer  # noqa: PLC0415
 

@@ -1,12 +1,12 @@
-"""Masters and workers as processes of their own, to be killed, paused and started again by a test.
+"""Masters and workers as processes that a test can kill, pause and start again.
 
     with Fleet(folder, store_url=url) as fleet:
         first, second = fleet.master("m1"), fleet.master("m2")
         worker = fleet.worker("w1", "--resources", "cpu=4")
         first.kill()                        # as the machine would: no farewell
 
-A process may run on a machine of its own (`rota.testing.hosts`): then `inside` is what its command line begins with. A
-worker that is killed leaves its tasks running, as in life; `power_off` takes them along.
+A process may run on its own simulated machine (`rota.testing.hosts`): then `inside` is the prefix of its command
+line. A killed worker leaves its tasks running; `power_off` ends them, too.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from rota.kit import instance_lock, system
 from rota.testing.servers import keeper
 from rota.testing.servers.processes import free_port
 
-#: Tasks of workloads leave marks in folders that only this user may enter.
+#: Tasks of workloads write to folders that only this user may enter.
 _AS_ROOT: Final = ("--run-as", "root") if os.geteuid() == 0 else ()
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0
@@ -35,7 +35,7 @@ _LOOK_AGAIN_S: Final = 0.02
 
 
 class Member:
-    """One process of a fleet, started when it is made."""
+    """One process of the cluster, started at its construction."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class Member:
         self.start(wait=wait)
 
     def start(self, *, wait: bool = True, inside: Sequence[str] = ()) -> None:
-        """Start it, by default until it is ready; AssertionError with its words if it ends instead.
+        """Start it, and by default wait until it is ready; AssertionError with its output if it exits instead.
 
-        `inside` is where from now on, if its machine is another.
+        `inside` is the new prefix if it moves to another machine.
         """
         if self._process is not None:
-            self._process.wait(_STOP_S)  # its machine may have ended it
+            self._process.wait(_STOP_S)  # it may have ended with its machine
         self._inside = tuple(inside) or self._inside
         with self._log.open("ab") as output:
             self._begun_at = output.tell()
@@ -75,7 +75,7 @@ class Member:
             self.wait_ready()
 
     def wait_ready(self) -> None:
-        """Until it says that it is; AssertionError with its words if it ends instead."""
+        """Wait until it reports that it is ready; AssertionError with its output if it exits instead."""
         assert self._process is not None
         deadline = self._clock.monotonic() + _START_S
         while self._ready not in self.output:
@@ -85,21 +85,21 @@ class Member:
 
     @property
     def running(self) -> bool:
-        """Whether it is there, be it paused."""
+        """Whether it exists, paused or not."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def is_ready(self) -> bool:
-        """Whether it runs and has said that it is ready."""
+        """Whether it runs and has reported that it is ready."""
         return self.running and self._ready in self.output
 
     @property
     def output(self) -> str:
-        """What it has said since it was started."""
+        """Its output since the start."""
         return self._log.read_bytes()[self._begun_at :].decode(errors="replace")
 
     def wait(self) -> int:
-        """Until it ends by itself; its exit code."""
+        """Wait until it exits; its exit code."""
         assert self._process is not None
         return self._process.wait(_STOP_S)
 
@@ -118,26 +118,26 @@ class Member:
         assert code == 0, self.output
 
     def kill(self) -> None:
-        """End it at once; whatever it has started goes on."""
+        """Kill it; its child processes continue."""
         if self.running:
             assert self._process is not None
             os.kill(self._pid, signal.SIGKILL)
             self._process.wait(_STOP_S)
 
     def pause(self) -> None:
-        """Let nothing of it happen until it is resumed."""
+        """Suspend it until it is resumed."""
         os.kill(self._pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume it."""
         assert self._process is not None
         os.kill(self._pid, signal.SIGCONT)
-        # What it runs inside of sleeps with it.
+        # Its wrapper process is suspended with it.
         os.kill(self._process.pid, signal.SIGCONT)
 
     @property
     def _pid(self) -> int:
-        """The program itself: what it runs inside of stands before it and waits for it."""
+        """The program's own pid: its wrapper process waits for it."""
         assert self._process is not None
         pid = self._process.pid
         while sys.executable not in _words(pid)[:1]:
@@ -153,11 +153,11 @@ class Master(Member):
 
     @property
     def identity(self) -> str:
-        """As whom it holds leases."""
+        """Its identity in leases."""
         return instance_lock.holder(self.folder / "master.lock")
 
     def endpoint(self) -> Endpoint:
-        """The administrator's way in."""
+        """The administrator's endpoint."""
         return kubeconfig.load(self.folder / "kubeconfig", clock=system.SystemClock())
 
 
@@ -165,14 +165,14 @@ class Worker(Member):
     """A `rota worker`, with its tasks."""
 
     def power_off(self) -> None:
-        """End it with everything that it runs, as if the machine had lost its power."""
+        """Kill it with all its tasks, as a power failure does."""
         self.kill()
         end_tasks(self.folder)
         _remove_groups(self.name, self.folder)
 
 
 class ProcessCluster:
-    """Masters on one store, and workers that have joined them. Leaving it ends them all, and every task."""
+    """Masters on one store, and workers that have joined them. Leaving the context ends them all, and every task."""
 
     def __init__(self, folder: Path, *, store_url: str) -> None:
         self._folder: Final = folder
@@ -193,10 +193,10 @@ class ProcessCluster:
             master.kill()
 
     def master(self, name: str, *options: str, inside: Sequence[str] = (), host: str = "127.0.0.1") -> Master:
-        """A further master; all of them have the keys of the first."""
+        """Start a further master; all have the keys of the first."""
         command = ("master", "--store", self._store_url, "--data", str(self._folder / name))
         keys = self._folder / "keys.yaml"
-        # The same at every start: it is what workers were told.
+        # The same port at every start, since workers have it.
         port = str(free_port())
         made = Master(
             name,
@@ -210,7 +210,7 @@ class ProcessCluster:
         return made
 
     def worker(self, name: str, *options: str, inside: Sequence[str] = (), wait: bool = True) -> Worker:
-        """A further worker, which knows all masters that there are by now."""
+        """Start a further worker with the addresses of all masters."""
         made = Worker(
             name,
             (
@@ -242,7 +242,7 @@ class ProcessCluster:
         return self._invitation
 
     def rota(self, *arguments: str) -> Any:
-        """What another command says as JSON, about this cluster."""
+        """The JSON output of a `rota` command about this cluster."""
         config = self.masters[0].folder / "kubeconfig"
         done = subprocess.run(
             [sys.executable, "-m", "rota", *arguments, "--kubeconfig", str(config)],
@@ -255,7 +255,7 @@ class ProcessCluster:
         return json.loads(done.stdout)
 
     def endpoint(self) -> Endpoint:
-        """The administrator's way in, by whichever master answers."""
+        """The administrator's endpoint, with the addresses of all masters."""
         first, *others = [one.endpoint() for one in self.masters]
         return Endpoint(
             server=first.server,
@@ -274,13 +274,13 @@ def _words(pid: int) -> list[str]:
 
 
 def end_tasks(folder: Path) -> None:
-    """End whatever workers still run whose folders are in this one, or are it."""
+    """End all tasks of workers whose folders are in this one, or are it."""
     for pid in _nurseries(folder):
         keeper.kill(pid)
 
 
 def _nurseries(folder: Path) -> list[int]:
-    """The processes that look after the tasks of workers in a folder."""
+    """The shims of the workers in a folder."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -294,9 +294,9 @@ def _nurseries(folder: Path) -> list[int]:
 
 
 def _remove_groups(node: str, folder: Path) -> None:
-    """The control groups that a worker would have used again when it came back."""
+    """Remove the control groups that a restarted worker would use again."""
     mark = zlib.crc32(str((folder / "runtime").absolute()).encode())
-    # Others make and remove groups meanwhile, which a walk does not mind.
+    # Other processes create and remove groups meanwhile; the walk tolerates that.
     for place, groups, _ in os.walk("/sys/fs/cgroup"):
         if f"rota-{node}-{mark:08x}" in groups:
             base = Path(place, f"rota-{node}-{mark:08x}")

@@ -1,8 +1,7 @@
-"""How long a server keeps `/readyz` waiting on a connection of its own while something else is done to it.
+"""Measures the latency of a server's `/readyz`, on a separate connection, while the server has other work.
 
-A process of its own measures it: a thread of the test would wait for the test's own work as well. Where other programs
-keep the machine busy, the same process asks a second, idle server by turns: what that one takes is what the machine
-takes at that time.
+A separate process measures it: a thread of the test would wait for the test's own work as well. On a busy machine,
+the same process alternately calls a second, idle server: its latency is that of the machine at that time.
 """
 
 import contextlib
@@ -20,17 +19,17 @@ import msgspec
 from rota.kit import system
 from rota.testing.servers.rota import RotaServer
 
-#: What no request may delay the answer to another connection by, on a machine with nothing else to do.
+#: The longest delay that a request may cause on another connection, on an idle machine.
 BOUND_S: Final = 0.2
 _PAUSE_S: Final = 0.01
 
 
 class Delays(msgspec.Struct, frozen=True):
-    """How long the answers of a server took."""
+    """Latencies of a server."""
 
     count: int
     worst_s: float
-    #: 99 of 100 answers took no longer.
+    #: The 99th percentile.
     p99_s: float
 
     def __str__(self) -> str:
@@ -38,7 +37,7 @@ class Delays(msgspec.Struct, frozen=True):
 
 
 def summary(took_s: Sequence[float]) -> Delays:
-    """The figures of some answers; of fewer than a hundred the slowest counts twice."""
+    """The summary of some latencies; of fewer than a hundred the slowest counts twice."""
     ordered = sorted(took_s)
     return Delays(len(ordered), ordered[-1], ordered[-(len(ordered) // 100) - 1])
 
@@ -48,7 +47,7 @@ class Readiness:
 
     def __init__(self, server: RotaServer) -> None:
         self._server: Final = server
-        #: A busy machine delays everything: what it takes when nothing is done is measured first.
+        #: The latency without other work, measured first, because a busy machine delays everything.
         self.bound_s: Final = max(BOUND_S, 3 * self.worst_s(lambda: threading.Event().wait(2.0)))
 
     def worst_s(self, work: Callable[[], object]) -> float:

@@ -1,4 +1,4 @@
-"""A real scheduler at a real API server in virtual time, and the ways in which tests meddle between the two.
+"""A scheduler and an API server in virtual time, and fault injection between the two.
 
 async with schedulers.cluster() as cluster, cluster.scheduling() as scheduler:
     await cluster.add_node("n1")
@@ -31,7 +31,7 @@ HEAD: Final = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerCo
 
 
 class _Answer:
-    """An answer whose body can break off."""
+    """A response whose body can be cut off."""
 
     def __init__(self, inner: Answer, call: Call) -> None:
         self._inner: Final = inner
@@ -68,7 +68,7 @@ class _Answer:
 
 
 class FaultyTransport:
-    """Passes calls on, and lets a test look at them first: `meddle` may wait, raise, or have the answer lost."""
+    """Forwards calls through a test's hooks, which may wait, raise, or drop the response."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner: Final = inner
@@ -169,7 +169,7 @@ class SchedulingCluster(VirtualCluster):
         return await self.node_of(name)
 
     async def refused(self, name: str) -> Mapping[str, str]:
-        """Wait until a pod is told that it has no node; the condition."""
+        """Wait until a pod is marked unschedulable; the condition."""
 
         async def condition() -> bool:
             return _scheduled(await self.pod(name)).get("status") == "False"

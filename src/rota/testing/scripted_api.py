@@ -1,7 +1,7 @@
-"""A tiny API whose every misbehaviour is in the test's hands: an ASGI application with one collection of objects.
+"""A small API whose faults the test controls: an ASGI application with one collection of objects.
 
 It lists in pages, watches, and on demand cuts streams, expires revisions, answers with errors, repeats or swallows
-events, or says nothing at all. For what a real server does, use `rota.testing.api`.
+events, or does not respond. For a real server use `rota.testing.api`.
 
     api = ScriptedApi()
     api.put("web-0", labels={"a": "b"})
@@ -26,7 +26,7 @@ class _Cut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that came in."""
+    """A received request."""
 
     method: str
     path: str
@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What to answer instead of the truth."""
+    """A response that replaces the regular one."""
 
     code: int
     reason: str = ""
@@ -73,7 +73,7 @@ class ScriptedApi:
         #: (revision, type, object), as far back as `compact` left them.
         self._log: list[tuple[int, str, Object]] = []
         self._floor = 0
-        #: What lists have shown, by revision, so that their later pages show the same.
+        #: Listed objects by revision, so that later pages are consistent.
         self._snapshots: Final[dict[int, list[Object]]] = {}
         self._streams: Final[list[asyncio.Queue[bytes | _Cut | None]]] = []
         self.asked: Final[list[Asked]] = []
@@ -112,23 +112,23 @@ class ScriptedApi:
         self._record("DELETED", {**old, "metadata": {**old["metadata"], "resourceVersion": str(self.revision)}})
 
     def bookmark(self) -> None:
-        """Tell all watchers how far they have seen everything."""
+        """Send a bookmark to all watchers."""
         obj = {"kind": self._kind, "apiVersion": self._api_version}
         self._send(_line("BOOKMARK", {**obj, "metadata": {"resourceVersion": str(self.revision)}}))
 
     def compact(self) -> None:
-        """Forget what happened: whoever is not up to date must list."""
+        """Drop history: clients that are not up to date must list."""
         self._log.clear()
         self._snapshots.clear()
         self._floor = self.revision
 
     def expire(self) -> None:
-        """Tell the running watches that they are too slow, and end them."""
+        """End the running watches with an "expired" error."""
         self._send(_line("ERROR", json.loads(GONE.body())))
         self.end()
 
     def end(self) -> None:
-        """End the running watches in good order."""
+        """End the running watches regularly."""
         self._send(None)
         self._streams.clear()
 
@@ -173,7 +173,7 @@ class ScriptedApi:
         metadata = {"resourceVersion": str(at)}
         if first + limit < len(items):
             metadata["continue"] = f"{at}:{first + limit}"
-        # As upstream: the items of a list do not say what they are.
+        # As upstream: the items of a list have no kind.
         bare = [{name: value for name, value in one.items() if name not in {"apiVersion", "kind"}} for one in items]
         page = {"kind": f"{self._kind}List", "apiVersion": self._api_version, "metadata": metadata}
         await _answer(send, 200, json.dumps({**page, "items": bare[first : first + limit]}).encode(), {})

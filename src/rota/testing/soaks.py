@@ -1,9 +1,9 @@
-"""A cluster on machines of its own, hurt at random for as long as one likes, while tasks run: the long ordeal.
+"""A soak test: a cluster on simulated machines with random faults while tasks run.
 
     asyncio.run(soak(folder, Plan(seconds=600, seed=7), say=print))
 
-Rounds of tasks follow each other until the time is over; each ends when every task has, and is checked then. All that
-is done to the cluster follows from the seed, though not what comes of it: processes have their own time.
+Rounds of tasks run until the time is over; each ends when every task has, and is checked then. The seed determines
+all faults, but not their effects, since processes run in real time.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from rota.testing.servers.postgres import PostgresServer
 Say: TypeAlias = Callable[[str], None]
 _PATIENCE_S: Final = 300.0
 _KINDS: Final = [Kind.SUCCEEDS] * 8 + [Kind.FAILS, Kind.RETRIES]
-#: How long something stays away, and how long there is peace in between.
+#: The duration of a fault, and the pause between faults.
 _AWAY_S: Final = (0.5, 20.0)
 _PEACE_S: Final = (0.5, 4.0)
-#: How soon a master that ended for want of the store is started again, and how it says so.
+#: When a master that exited because the store was down is started again, and the message by which it is recognized.
 _RESTART_S: Final = 1.0
 _NO_STORE: Final = "does not answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long, how large, and in which order."""
+    """The duration, the size and the seed."""
 
     seconds: float
     seed: int
@@ -47,7 +47,7 @@ class Plan:
 
 
 async def soak(folder: Path, plan: Plan, *, say: Say) -> None:
-    """Run rounds until the time is over; AssertionError with what must not have happened."""
+    """Run rounds until the time is over; AssertionError with the violations."""
     clock = system.SystemClock()
     rng = random.Random(plan.seed)  # noqa: S311 - a repeatable one
     with contextlib.ExitStack() as parts:
@@ -80,7 +80,7 @@ async def soak(folder: Path, plan: Plan, *, say: Say) -> None:
 
 
 class FaultInjector:
-    """Does one harm after the other, and undoes each after a while."""
+    """Injects one fault after the other, and repairs each after a while."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class FaultInjector:
         self._rng: Final = rng
         self._say: Final = say
         self._clock: Final = system.SystemClock()
-        #: Who is away for the moment, and not to be hurt again.
+        #: Members that have a fault now and get no other.
         self._away: Final[set[str]] = set()
         self._harms: Final = (
             self._kill_master,
@@ -112,7 +112,7 @@ class FaultInjector:
 
     @contextlib.asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        """Do harm until the block ends, and undo all of it."""
+        """Inject faults until the block ends, and repair all of them."""
         async with asyncio.TaskGroup() as harms:
             working = [asyncio.create_task(self._work(harms)), asyncio.create_task(self.keep_masters())]
             try:
@@ -122,7 +122,7 @@ class FaultInjector:
                     one.cancel()
 
     async def keep_masters(self) -> None:
-        """Start masters again that ended since they found no store, as a service manager does.
+        """Start masters again that exited because the store was down, as a service manager does.
 
         A master that is started while the store is down says so and ends. Any other end is a failure: see `check`.
         """
@@ -213,7 +213,7 @@ class FaultInjector:
     async def _taking(
         self, members: Sequence[Master] | Sequence[Worker], what: str, away_s: float
     ) -> AsyncIterator[Member | None]:
-        """One that is there and ready, unless too few would be left: half of them stay."""
+        """A ready member, unless fewer than half would be left."""
         there = [one for one in members if one.name not in self._away and one.is_ready]
         if len(there) - 1 < len(members) / 2:
             yield None

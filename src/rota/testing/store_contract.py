@@ -1,4 +1,4 @@
-"""What every store promises, as tests.
+"""The contract of every store, as tests.
 
 A backend's test module subclasses `StoreContract` (or parametrises the `database` fixture) and passes unchanged.
 The fixture gives a `Database`: a fresh, empty one, on which any number of stores can be opened; two stores on one
@@ -33,7 +33,7 @@ from rota.store.store_interface import (
     Watch,
 )
 
-#: Nothing here should take this long; a test that hangs says where.
+#: The timeout of every wait.
 PATIENCE_S = 20.0
 
 
@@ -329,7 +329,7 @@ class StoreContract:
             elsewhere = revision_of(await store.create("/a/c/x", b""))
             async with asyncio.timeout(PATIENCE_S):
                 while watch.revision < elsewhere:
-                    # Nobody is woken for what does not concern them.
+                    # A watcher is not woken for changes outside its prefix.
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(0.01):
                             await anext(watch)
@@ -689,7 +689,7 @@ async def _next_events(watch: Watch) -> list[Event]:
 
 
 async def _history(url: str, after: int) -> list[tuple[str, bytes | None]]:
-    """What history holds, as somebody reads it who comes new and resumes from `after`."""
+    """The history as a new watcher reads it that resumes from `after`."""
     async with opened(url) as store:
         end = (await store.revision_range()).revision
         async with store.watch("/a/", after=after) as watch:

@@ -1,13 +1,13 @@
-"""What pods, nodes and events of a cluster went through, change by change, as a watch tells it.
+"""The history of pods, nodes and events of a cluster, from a watch.
 
     timeline = Timeline(client, namespace="default", clock=clock)
     async with timeline.running():
         ...
     print(timeline.about("my-pod"))         # the pod, its nodes and their events, in order
 
-A list shows what is there at one moment: a pod that came and went between two lists was never there for its reader. A
-watch that is resumed where it ended shows every change, also those made while no server could be reached. Where history
-is no longer kept the timeline says so: then it does not know what happened, and claims nothing.
+A list shows the state at one moment and misses a pod that was created and deleted between two lists. A watch that
+resumes where it ended shows every change, also those made while no server was reachable. If history was compacted,
+the timeline records the gap.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from rota.kit.clock import Clock
 PODS: Final = ("", "v1", "pods")
 NODES: Final = ("", "v1", "nodes")
 EVENTS: Final = ("", "v1", "events")
-#: A server ends a watch after this time. One that says nothing for longer is not reached any more.
+#: A server ends a watch after this time. Without an event for longer, the server is unreachable.
 _WATCH_S: Final = 5
 _SILENT_S: Final = 8.0
 _AGAIN_S: Final = 0.25
@@ -33,11 +33,11 @@ _AGAIN_S: Final = 0.25
 
 @dataclass(slots=True)
 class Seen:
-    """One object, by its uid: what it was last, and whether it is gone."""
+    """One object, by its uid: its last state, and whether it was deleted."""
 
     last: Object
     gone: bool = False
-    #: Whether its last state is unknown, since it went while history was lost.
+    #: Whether its last state is unknown, because it was deleted in a gap of history.
     unseen_end: bool = False
 
     @property
@@ -53,7 +53,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change, in words."""
+    """One change, as text."""
 
     at: float
     what: str
@@ -88,7 +88,7 @@ class Timeline:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the cluster for as long as the block lasts."""
+        """Watch the cluster while the block runs."""
         async with asyncio.TaskGroup() as group:
             following = [
                 group.create_task(self._follow(PODS, self._namespace, self._pod)),
@@ -102,7 +102,7 @@ class Timeline:
                     one.cancel()
 
     def created(self, pod: Object) -> None:
-        """A create was answered with this pod; the watch may tell of it later."""
+        """Record the response to a create; the watch may show the pod later."""
         if meta.uid(pod) not in self._pods:
             self._pod("CREATED", pod)
 
@@ -111,7 +111,7 @@ class Timeline:
         return self._by_name.get(name, ())
 
     def about(self, name: str) -> str:
-        """What happened to the pods of this name, to their nodes and to the events of both; one line each."""
+        """The history of the pods of this name, of their nodes, and the events of both; one line each."""
         state_history = self._stories.get(name)
         if state_history is None:
             return f"no server has shown a pod named {name}"

@@ -1,4 +1,4 @@
-"""A real API server in virtual time with a client of it, for controllers: whatever they wait for comes at once.
+"""An API server in virtual time with a client, for tests of controllers: timeouts pass at once.
 
 async with virtual_api.cluster() as cluster, cluster.running(controller.run):
     await cluster.client.create(...)
@@ -19,7 +19,7 @@ from rota.client.verbs import Client
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
 
-#: Virtual seconds that anything may take.
+#: The limit of every wait, in virtual seconds.
 _PATIENCE_S: Final = 200.0
 _STEP_S: Final = 0.5
 
@@ -40,7 +40,7 @@ class VirtualCluster:
         return self._client(User(name=name, groups=(*groups, users.AUTHENTICATED)))
 
     async def close(self) -> None:
-        """End what clients have running."""
+        """Close the clients."""
         closing = asyncio.gather(*(transport.close() for transport in self._transports))
         await self.clock.advance(10)
         await closing
@@ -52,7 +52,7 @@ class VirtualCluster:
 
     @contextlib.asynccontextmanager
     async def running(self, run: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-        """Something that runs beside the test."""
+        """Run a coroutine while the block runs."""
         task = asyncio.ensure_future(run())
         try:
             yield
