@@ -78,9 +78,7 @@ def _plain(address: IpAddress) -> IpAddress:
 
 
 def _wants(usages: Collection[str], purpose: str) -> str:
-    """Whether the usages are the purpose and digital signature, optionally key encipherment (for RSA), and nothing
-    else.
-    """
+    """Whether the usages are the purpose and digital signature, optionally key encipherment (RSA), and no others."""
     wanted = frozenset(usages)
     if not {purpose, "digital signature"} <= wanted <= _COMMON | {purpose}:
         return f"usages did not match: want digital signature, {purpose}, and key encipherment at most"

@@ -130,8 +130,7 @@ SHARED: Final = frozenset(
 
 
 def chosen(text: str, *, beside: Mapping[str, Make] | None = None) -> Mapping[str, Make]:
-    """The controllers that a comma-separated list selects: `*` is all, `-jobs` excludes one; `UserError` for unknown
-    ones.
+    """The controllers in a comma-separated list: `*` is all, `-jobs` excludes one; `UserError` for unknown names.
 
     As kube-controller-manager's `--controllers`, so that a stock one can run those that Rota does not. `beside` are
     further controllers, registered by other packages.

@@ -173,9 +173,7 @@ class Started:
 
 
 async def slow_start(count: int, one: Callable[[int], Awaitable[object]], *, first: int = 1) -> Started:
-    """Run an operation `count` times in batches that double on success, so that a full quota is not hit hundreds of
-    times.
-    """
+    """Run an operation `count` times in batches that double on success, so that a full quota is hit rarely."""
     done, size = 0, min(count, first)
     while size > 0:
         outcomes = await asyncio.gather(*(one(done + number) for number in range(size)), return_exceptions=True)

@@ -1,8 +1,8 @@
-"""Finds nodes by the name of their machine in the cloud, and nodes that outlived their deadline: a small cache of
-nodes.
+"""Finds nodes by the cloud's name of their machine, and nodes that outlived their deadline.
 
-`spec.providerID` has a form of each cloud's own: `aws:///us-east-1a/i-0abc`, `gce://project/zone/name`,
-`azure:///subscriptions/.../virtualMachineScaleSets/pool/virtualMachines/3` for the machine `pool_3`.
+A small cache of nodes. `spec.providerID` has a form of each cloud's own: `aws:///us-east-1a/i-0abc`,
+`gce://project/zone/name`, `azure:///subscriptions/.../virtualMachineScaleSets/pool/virtualMachines/3` for the machine
+`pool_3`.
 """
 
 from collections.abc import Iterable

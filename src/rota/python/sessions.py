@@ -454,9 +454,7 @@ def _phase(pod: Object) -> str:
 
 
 def _read(outcome: Returned | Raised, text: str, name: str) -> tuple[Any, BaseException | None]:
-    """The value or exception of a task. Unpickles, which runs code; the signature with the task's key was checked
-    before.
-    """
+    """The value or exception of a task. Unpickles, which runs code; the task's signature was checked before."""
     try:
         if isinstance(outcome, Returned):
             return task_runner.read(text), None

@@ -1,11 +1,10 @@
-"""Placeholder pods: each requests the same resources as a pod that leaves, runs nothing, and holds a place on a node.
-Pure.
+"""Placeholder pods, which hold places on nodes for the successors of pods that leave. Pure.
 
-A placeholder is bound when it is created, so that every scheduler, also the stock one, counts its requests. Where
-containers come from images it never starts, because its image is empty; where they are processes it sleeps. It has the
-priority of the pod that it stands for, so that no pod of lower priority can preempt it. It ends by itself some time
-after the deadline of the machine that is left, even if no controller deletes it. Annotations describe its purpose, and
-a label identifies it.
+A placeholder requests the same resources as the pod that leaves, and runs nothing. It is bound when it is created, so
+that every scheduler, also the stock one, counts its requests. Where containers come from images it never starts,
+because its image is empty; where they are processes it sleeps. It has the priority of the pod that it stands for, so
+that no pod of lower priority can preempt it. It ends by itself some time after the deadline of the machine that is
+left, even if no controller deletes it. Annotations describe its purpose, and a label identifies it.
 """
 
 import math

@@ -228,8 +228,8 @@ class SpotController:
         return max(wake_at - self._clock.now(), _BREATH_S)
 
     async def _go_back(self, leaving: _Leaving) -> float:
-        """Evict a few pods that should return to spot machines, if it is time and no evacuation runs; seconds until the
-        next check.
+        """Evict a few pods that should return to spot machines, if it is time and no evacuation runs; when to check
+        next.
         """
         moves: list[Move] = []
         try:
@@ -318,9 +318,7 @@ class SpotController:
         return found
 
     def _due(self, leaving: _Leaving) -> tuple[list[tuple[Step, Object, str]], float]:
-        """The steps that are due on all nodes, each with its pod and the successor's node; seconds until the next
-        round.
-        """
+        """The steps that are due on all nodes, each with its pod and the successor's node; when to check next."""
         now, wake_at = self._clock.now(), math.inf
         steps, guests, pods = list[Step](), list[EvictedPod](), dict[str, Object]()
         for node, departure in leaving:

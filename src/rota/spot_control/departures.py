@@ -82,7 +82,7 @@ class Departures:
         return self._by_uid.pop(meta.uid(node), None) is not None
 
     async def mark_all(self, nodes: Iterable[Object]) -> float:
-        """Update the taints of nodes; seconds until the next check."""
+        """Update the taints of nodes; when to check next."""
         return min(await asyncio.gather(*(self._mark(node) for node in nodes)), default=math.inf)
 
     async def _mark(self, node: Object) -> float:

@@ -75,8 +75,7 @@ class EvictionStates:
         return guest
 
     def plan(self, guests: list[EvictedPod], notice: Notice, *, now: float) -> Plan:
-        """The steps that are due: see `rota.spot.evacuation.plan`; pods whose eviction is impossible wait for their
-        last moment.
+        """The steps that are due: see `rota.spot.evacuation.plan`; impossible evictions wait for their last moment.
 
         Where the provider respects budgets, there is no moment at which budgets are overridden.
         """

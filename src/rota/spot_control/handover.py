@@ -92,9 +92,7 @@ class Handover:
         self._seen: dict[str, _Seen] = {}
 
     async def hand_over(self) -> float:
-        """Nominate successors that exist, and release places that need not be held any more; seconds until the next
-        check.
-        """
+        """Nominate successors that exist, and release places that need not be held any more; when to check next."""
         now, wake_at, seen = self._clock.now(), math.inf, dict[str, _Seen]()
         held = [one for one in self._place_reservations.held() if one.left_at is not None]
         contended = bool(held) and self._somebody_else_waits()

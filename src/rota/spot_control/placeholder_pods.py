@@ -106,7 +106,7 @@ class PlaceholderPods:
         return found
 
     async def keep(self, wanted: Sequence[Wanted]) -> float:
-        """Hold these places, up to the limit, and release all others; seconds until the next attempt."""
+        """Hold these places, up to the limit, and release all others; when to try next."""
         now = self._clock.now()
         for uid, place in list(self._places.items()):
             if place.shown is None and now >= place.asked_at + _SHOWN_S and not self._dry_run:

@@ -66,7 +66,7 @@ class PlacementSearch:
         self._looked_at = -math.inf
 
     async def find(self, leaving: Iterable[Object]) -> float:
-        """Search nodes for the successors of the pods on these nodes; seconds until the next search."""
+        """Search nodes for the successors of the pods on these nodes; when to search next."""
         now = self._clock.now()
         seekers: dict[str, tuple[EvictedPod, PlacementRequest]] = {}
         for node in leaving:

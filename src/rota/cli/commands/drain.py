@@ -1,6 +1,4 @@
-"""`rota drain`: cordons a node, evicts by `client.drain_plan`'s plan, and waits for budgets and for the
-end.
-"""
+"""`rota drain`: cordons a node, evicts pods by the plan of `client.drain_plan`, and waits until they are gone."""
 
 import asyncio
 from typing import Any, Final

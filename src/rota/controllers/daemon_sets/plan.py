@@ -97,9 +97,7 @@ def rolled(state: State) -> Step:
 
 
 def limits(owner: Mapping[str, Any], wanted: int) -> tuple[int, int]:
-    """`maxSurge` and `maxUnavailable` as numbers of pods, percentages rounded up; never both 0, which would block the
-    update.
-    """
+    """`maxSurge` and `maxUnavailable` as numbers of pods, percentages rounded up; never both 0, which would block."""
     rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     surge, unavailable = (_portion(rolling.get(name), wanted) for name in ("maxSurge", "maxUnavailable"))
     return surge, unavailable if surge or unavailable else 1

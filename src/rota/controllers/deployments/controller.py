@@ -131,9 +131,7 @@ class DeploymentController:
         )
 
     async def _keep_revision(self, deployment: Object, sets: Sets) -> tuple[Object, Sets]:
-        """Copy the Deployment's annotations and the highest revision to the new set, and the revision to the
-        Deployment.
-        """
+        """Copy annotations and the highest revision to the new set, and the revision to the Deployment."""
         if sets.new is None:
             return deployment, sets
         new = sets.new

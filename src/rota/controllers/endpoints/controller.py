@@ -99,9 +99,7 @@ class EndpointController:
         return again
 
     async def _forget(self, key: Key) -> None:
-        """A service is gone: the garbage collector deletes its slices; its Endpoints have no owner and are deleted
-        here.
-        """
+        """Delete the Endpoints of a deleted service; the garbage collector deletes its slices."""
         if self._endpoints.cache.get(key.name, key.namespace) is None:
             return
         try:

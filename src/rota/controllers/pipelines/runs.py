@@ -28,7 +28,7 @@ from rota.kit.metrics import Metrics
 
 _BY_RUN: Final = "run"
 _AT_ONCE: Final = 16
-#: Limit of the rate at which changing counts are written.
+#: The shortest interval between writes of changed counts.
 _COUNTS_EVERY_S: Final = 1.0
 _SOON_S: Final = 0.05
 #: The longest message.
@@ -239,7 +239,7 @@ class PipelineRunController:
             )
 
     async def _tell(self, run: Object, state: RunState, decision: Decision) -> float | None:
-        """Write the status if it has changed; seconds until the next write."""
+        """Write the status if it has changed; seconds until the next round."""
         status = run["status"]
         told = {
             **{name: value for name, value in status.items() if name not in {"reason", "message", "counts"}},

@@ -81,7 +81,7 @@ class Decision:
     phase: RunPhase
     reason: str = ""
     message: str = ""
-    #: Seconds until the next decision without any change; None for never.
+    #: When to decide again if nothing changes before; None for never.
     wake_at: float | None = None
     #: Whether more step runs have to be created than one decision allows, so that the next one should follow soon.
     more: bool = False

@@ -37,9 +37,7 @@ class Cloud(Protocol):
         ...
 
     async def look(self) -> Sequence[Announcement]:
-        """Everything that is announced about this machine now; may wait for a change as long as the cloud supports
-        that.
-        """
+        """Everything that is announced about this machine now; may wait for a change if the cloud supports that."""
         ...
 
 
