@@ -92,8 +92,7 @@ class Wishes(TypedDict, total=False):
     image: str
     #: The working directory of the function.
     workdir: str
-    #: Seconds for which the result is kept after the end of the task. By default an hour, or a minute once a client has
-    #: read it.
+    #: Seconds for which the result is kept after the task's end; by default an hour, or a minute once it was read.
     keep: float
 
 
