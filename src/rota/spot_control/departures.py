@@ -94,7 +94,7 @@ class Departures:
         if known is None or known.notice.mark != notice.mark:
             marked = node_state.handled(node) == notice.mark
             known = self._by_uid[uid] = Departure(notice, marked=marked, begun=marked)
-            # not repeated after a restart
+            # after a restart the end of the evacuation is not reported again
             known.emptied = marked and not self._staying_on(meta.name(node))
         else:
             # a deadline is only ever moved earlier

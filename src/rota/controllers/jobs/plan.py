@@ -188,7 +188,7 @@ def _index_wait_s(view: Tally, index: int, *, now: float) -> float:
 
 
 def _surplus(view: Tally, least: int, *, now: float) -> list[Object]:
-    """At least this many active pods to delete; of an indexed Job, all with a duplicate index or none."""
+    """At least this many active pods to delete; of an indexed Job first duplicates and invalid indexes."""
     if not is_indexed(view.job):
         return pod_states.least_missed(view.active, max(least, 0), related=(), now=now)
     completions = int(view.job["spec"]["completions"])

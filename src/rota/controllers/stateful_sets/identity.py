@@ -72,7 +72,7 @@ def claims(owner: Mapping[str, Any], number: int) -> list[Object]:
 def owned(
     owner: Mapping[str, Any], claim: Mapping[str, Any], pod: Mapping[str, Any], *, condemned: bool
 ) -> Sequence[Object]:
-    """A claim with the owner that the set's retention policy requires: the set, the pod, or none."""
+    """The owner references of a claim by the set's retention policy: to the set, to the pod, or to neither."""
     policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
     of_pod = condemned and policy.get("whenScaled") == "Delete"
     of_set = policy.get("whenDeleted") == "Delete" and not of_pod
