@@ -19,7 +19,7 @@ _USUAL_UP: Final[_Policies] = (
     {"type": "Pods", "value": 4, "periodSeconds": 15},
 )
 _USUAL_DOWN: Final[_Policies] = ({"type": "Percent", "value": 100, "periodSeconds": 15},)
-#: Without `behavior`, one step may double the pods, or add up to this many.
+#: Without `behavior`, one step may at most double the pods, or reach this many.
 _AT_ONCE: Final = 4
 #: The longest period or window that the API accepts.
 _MEMORY_S: Final = 3600
