@@ -288,10 +288,10 @@ def _endpoint(start: Start) -> Endpoint:
 
 
 class _Nobody:
-    """No worker runs in a scheduler's process."""
+    """A scheduler process has no local workers."""
 
     def offer(self, node: str, pods: list[dict[str, Any]], /) -> bool:
-        """See `dispatch.Local.offer`."""
+        """See `eager_dispatch.Local.offer`."""
         return False
 
 

@@ -87,7 +87,7 @@ class ProcessEndedError(Exception):
 
 
 class WorkerProcess:
-    """The master's side. Also takes offers of pods (`dispatch.Local`)."""
+    """The master's side. Also accepts offers of pods (`eager_dispatch.Local`)."""
 
     def __init__(self, *, clock: Clock, anew_after_s: float) -> None:
         """A process is replaced after this time, before its certificates expire."""
@@ -141,7 +141,7 @@ class WorkerProcess:
         await asyncio.shield(self._ready)
 
     def offer(self, node: str, pods: list[dict[str, Any]], /) -> bool:
-        """See `dispatch.Local.offer`."""
+        """See `eager_dispatch.Local.offer`."""
         if node not in self._nodes:
             return False
         stdin = None if self._process is None else self._process.stdin

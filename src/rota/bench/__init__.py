@@ -1,1 +1,1 @@
-"""Measurements as ratios to a reference taken in the same run; one file per part measured."""
+"""Benchmarks of `rota bench`, as ratios to a reference measured in the same run; one module per measured component."""

@@ -1,7 +1,7 @@
-"""How fast the API server is, beside the bare store and beside a bare ASGI application on uvicorn as it comes.
+"""Benchmark of the API server, compared with the bare store and with a minimal ASGI application on uvicorn.
 
-The server runs in a process of its own, as it does in use; this process only asks. What is written goes into one
-namespace, which is emptied at the end.
+The server runs in a separate process, as in production; this process is the client. It writes to one namespace,
+which is emptied at the end.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class _Bench:
         self._numbers = iter(range(10**9))
 
     async def call(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """One request on a connection of its own."""
+        """One request on its own connection."""
         connection = await Connection.open("127.0.0.1", self._api)
         try:
             code, answer = await connection.request(method, path, body)
@@ -95,7 +95,7 @@ class _Bench:
         return answer
 
     async def creates(self) -> list[Result]:
-        """Pods created by one client and by several, beside the same bytes created in the bare store."""
+        """Creates by one client and by several, compared with creates of the same bytes in the bare store."""
         return [await self._creates(1, self._effort.creates // 4), await self._creates(CLIENTS, self._effort.creates)]
 
     async def _creates(self, clients: int, count: int) -> Result:
@@ -108,7 +108,7 @@ class _Bench:
         return rate(what, median(ours), median(bare), against="creates in the bare store")
 
     async def gets(self) -> Result:
-        """Reads of one pod, beside an application that always answers the same bytes."""
+        """Reads of one pod, compared with an application that always returns the same bytes."""
         body = _pod(f"get-{next(self._numbers)}")
         await self.call("POST", self._pods, body)
         path = f"{self._pods}/{json.loads(body)['metadata']['name']}"
@@ -124,7 +124,7 @@ class _Bench:
         return rate(f"gets, {CLIENTS} clients", median(ours), median(bare), against="a bare ASGI hello")
 
     async def lists(self) -> Result:
-        """All pods of a namespace in one answer, beside the same list in the bare store."""
+        """A list of all pods of a namespace, compared with the same list in the bare store."""
         await self._fill(self._effort.listed)
         connection = await Connection.open("127.0.0.1", self._api)
         prefix = f"/core/pods/{self.namespace}/"
@@ -142,7 +142,7 @@ class _Bench:
         return duration(what, median(ours), median(bare), against="the same in the bare store")
 
     async def watches(self) -> list[Result]:
-        """How long after its answer a write reaches each of many watchers."""
+        """The time from the response to a write until each of many watchers sees it."""
         effort = self._effort
         total = int(effort.writes_per_s * effort.watch_s)
         newest = json.loads(await self.call("GET", f"{self._pods}?limit=1"))["metadata"]["resourceVersion"]
@@ -182,7 +182,7 @@ class _Bench:
         return Result(name=f"memory with {self._effort.held:,} pods stored", value=mib, unit="MiB")
 
     async def clean_up(self) -> None:
-        """Leave the store as it was found."""
+        """Remove what the benchmark wrote."""
         for prefix in (f"/core/pods/{self.namespace}/", self._scratch):
             while (page := await self._store.list(prefix, limit=PAGE)).entries:
                 await self._store.commit(Transaction(tuple(Delete(entry.key) for entry in page.entries)))
@@ -226,7 +226,8 @@ class _Bench:
         return entry.value
 
     async def _fill(self, count: int) -> None:
-        """Bring the namespace to at least `count` pods, past the server: their bytes are what it would write."""
+        """Fill the namespace to at least `count` pods, directly in the store, with the bytes that the server would
+        write."""
         prefix = f"/core/pods/{self.namespace}/"
         page = await self._store.list(prefix, limit=1)
         have = len(page.entries) + page.remaining
@@ -236,7 +237,7 @@ class _Bench:
             await asyncio.gather(*(self._store.create(key, value) for key in keys))
 
     async def _paced_writes(self, total: int) -> dict[int, float]:
-        """Create pods at a steady rate; when each was answered."""
+        """Create pods at a steady rate; returns the times of the responses."""
         written: dict[int, float] = {}
         idle = [await Connection.open("127.0.0.1", self._api) for _ in range(CLIENTS)]
 
@@ -305,7 +306,7 @@ def _pod(name: str, **labels: str) -> bytes:
 
 @contextlib.contextmanager
 def _process(target: Callable[[str, Pipe], None], store_url: str) -> Iterator[int]:
-    """A server in a process of its own; its port."""
+    """A server in a separate process; yields its port."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     child = spawn.Process(target=target, args=(store_url, theirs), daemon=True)
@@ -315,7 +316,7 @@ def _process(target: Callable[[str, Pipe], None], store_url: str) -> Iterator[in
         port: int = ours.recv()
         yield port
     finally:
-        # the child serves until its end of the pipe is all that is left
+        # the child serves until this end of the pipe is closed
         ours.close()
         child.join()
 
@@ -338,7 +339,7 @@ def _serve_hello(_: str, pipe: Pipe) -> None:
 
 
 async def _greet(pipe: Pipe) -> None:
-    """Serve the least that an application can do, on uvicorn as it comes."""
+    """Serve a minimal application on uvicorn."""
     quiet: dict[str, Any] = {"lifespan": "off", "log_config": None, "access_log": False}
     server = uvicorn.Server(uvicorn.Config(_Hello(), http="httptools", ws="none", **quiet))
     server.config.load()
@@ -351,7 +352,7 @@ async def _greet(pipe: Pipe) -> None:
 
 
 class _Hello:
-    """The least that an application can do."""
+    """A minimal ASGI application."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(HELLO)).encode())]

@@ -1,8 +1,7 @@
-"""How fast decisions are: the default profile, all nodes scored, one core, nothing but deciding and placing.
+"""Benchmark of scheduling decisions: the default profile, all nodes scored, one core, without I/O.
 
-The reference is the same profile in the form that every scheduler plugin can have: one node at a time, nothing kept
-from one pod to the next. Rates are per second of processor time, so that other work on the machine counts less.
-Reading manifests is not part of a decision and not measured here.
+The reference is the same profile with plugins that evaluate one node at a time and cache nothing between pods. Rates
+are per second of processor time, which depends less on other load. Decoding manifests is not measured.
 """
 
 import gc
@@ -53,9 +52,9 @@ QUICK = Effort(rounds=1, decisions=500, preemptions=10, growth_nodes=(1_000,), g
 
 
 def measure(*, store_url: str = "", quick: bool = False) -> list[Result]:
-    """Measure decisions; no store takes part in them."""
+    """Measure decisions; uses no store."""
     effort = QUICK if quick else Effort()
-    # Memory first, while the process has nothing to give back.
+    # Memory first, while the process has no freed memory to reuse.
     return [*_memory(effort), *_workloads(effort), *_preemptions(effort), *_growth(effort)]
 
 
@@ -66,7 +65,7 @@ def _workloads(effort: Effort) -> Iterable[Result]:
 
 
 def _placed(name: str, template: Template, nodes: int, effort: Effort, *, running: int = 0) -> Result:
-    """Place pods one after the other, and give decisions per second beside the reference's."""
+    """Place pods one after the other; returns decisions per second and the reference's."""
     cluster, interner = _cluster(nodes), PodInterner()
     _fill(cluster, interner, running)
     numbers = itertools.count()
@@ -101,7 +100,7 @@ def _preemptions(effort: Effort) -> Iterable[Result]:
 
 
 def _growth(effort: Effort) -> Iterable[Result]:
-    """How rates change with nodes, and with pods that run already."""
+    """Rates by number of nodes, and by number of running pods."""
     for nodes in effort.growth_nodes:
         for name in ("identical pods", "pods that all differ", "hard zone spread"):
             yield _placed(f"{name}, {nodes:,} nodes", WORKLOADS[name], nodes, effort)
@@ -169,7 +168,7 @@ def spread(number: int) -> Document:
 
 
 def apart(number: int) -> Document:
-    """Never two of the same group of ten on one node."""
+    """Required anti-affinity within groups of ten."""
     group = f"g{number % 10}"
     document = _pod(number)
     document["metadata"]["labels"] = {"app": "web", "group": group}
@@ -179,7 +178,7 @@ def apart(number: int) -> Document:
 
 
 def together(number: int) -> Document:
-    """Rather near to others."""
+    """Preferred affinity."""
     term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
     preferred = [{"weight": 10, "podAffinityTerm": term}]
     return _pod(number, affinity={"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
@@ -246,7 +245,7 @@ def _framework(registry: Registry | None = None) -> Framework:
 
 
 def _plain_framework() -> Framework:
-    """Give the same profile without vector forms and without anything kept between pods."""
+    """Give the same profile without vectorized plugins and without caches."""
     hidden = dict.fromkeys(("filter_nodes", "score_nodes", "signature", "reprieve"))
     return _framework(Registry(type(each.__name__, (each,), hidden) for each in builtin.CLASSES))
 

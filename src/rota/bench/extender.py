@@ -1,9 +1,9 @@
-"""How fast the extender answers: filter and prioritize for one pod after the other, about nodes by their names.
+"""Benchmark of the extender: filter and prioritize for one pod after the other, with nodes by name.
 
-The extender is the real one, on a socket of its own, asked as the stock scheduler asks: one attempt at a time, the
-same names in both questions. It follows a cluster that stands still. A scheduler waits for both answers in every
-attempt, so their time together is what counts; the reference is what it may be at most. Processor time is that of both
-sides, who share a process here.
+The extender serves on a socket and is called as the stock scheduler calls it: one attempt at a time, with the same
+names in both requests. Its cluster does not change. A scheduler waits for both responses in every attempt, so the
+sum of both is measured; the reference is the allowed maximum. Processor time is that of client and server, which
+share a process here.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _WARM_UP: Final = 20
 
 
 def measure(*, store_url: str = "", quick: bool = False) -> list[Result]:
-    """Measure the extender; no store takes part in that."""
+    """Measure the extender; uses no store."""
     took = uvloop.run(asked(nodes=NODES, times=200 if quick else 1_000))
     both = sorted(one.filter_ms + one.prioritize_ms for one in took)
     processor = sorted(one.processor_ms for one in took)
@@ -52,7 +52,7 @@ def measure(*, store_url: str = "", quick: bool = False) -> list[Result]:
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """How long the answers to one attempt took, and the processor time of both sides."""
+    """The latency of one attempt, and the processor time of client and server."""
 
     filter_ms: float
     prioritize_ms: float
@@ -60,7 +60,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 async def asked(*, nodes: int, times: int) -> list[Attempt]:
-    """Ask about so many nodes, so many times."""
+    """Run a number of attempts with a number of nodes."""
     names = [f"node-{number:05d}.example.internal" for number in range(nodes)]
     async with _extending(names) as (host, port):
         connection = await Connection.open(host, port)
@@ -110,7 +110,7 @@ async def _extending(names: Sequence[str]) -> AsyncIterator[tuple[str, int]]:
 
 
 class _Still:
-    """A way to a server whose objects never change."""
+    """A transport to a server whose objects never change."""
 
     def __init__(self, lists: Mapping[str, bytes]) -> None:
         self._lists: Final = lists
@@ -126,7 +126,7 @@ class _Still:
 
 
 class _Answer:
-    """A list, or a watch that says nothing."""
+    """A list, or a watch without events."""
 
     code: Final = 200
     headers: Final[Mapping[str, str]] = {"content-type": "application/json"}
@@ -176,7 +176,7 @@ def _node(number: int, name: str) -> dict[str, Any]:
 def _pod(number: int, names: Sequence[str], *, placed: bool = True) -> dict[str, Any]:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "controller": True}
     requests = {"requests": {"cpu": "250m", "memory": "512Mi"}}
-    # a place that has nothing to do with who owns the pod
+    # a node that does not depend on the pod's owner
     node = names[random.Random(number).randrange(len(names))] if placed else ""  # noqa: S311 - keeps no secret
     return {
         "apiVersion": "v1",

@@ -1,8 +1,8 @@
-"""How fast a federation places bindings: 100 clusters, one core, nothing but deciding.
+"""Benchmark of a federation's placement: 100 clusters, one core, without I/O.
 
-Bindings are read as wire objects, each with a new name and uid and other replicas; placements are compiled once, as
-they are in a control plane, where many bindings have the placement of one policy. The reference knows the same clusters
-but keeps nothing from one binding to the next. Rates are per second of processor time.
+Bindings are wire objects, each with a new name, uid and number of replicas; placements are compiled once, as in a
+control plane, where many bindings share the placement of one policy. The reference has the same clusters but caches
+nothing between bindings. Rates are per second of processor time.
 """
 
 import gc
@@ -81,7 +81,7 @@ WORKLOADS: Final = (
 
 
 def measure(*, store_url: str = "", quick: bool = False) -> list[Result]:
-    """Measure placement; no store takes part in it."""
+    """Measure placement; uses no store."""
     rounds, bindings = (1, 1_000) if quick else (5, 4_000)
     return list(_placed(rounds, bindings))
 
@@ -114,7 +114,7 @@ def _place_anew(clusters: list[Cluster], objects: Iterable[Object]) -> None:
 
 
 def cluster(number: int) -> Object:
-    """A member cluster with room for some hundred replicas."""
+    """A member cluster with capacity for some hundred replicas."""
     return {
         "metadata": {
             "name": f"member-{number:03}",
@@ -137,7 +137,7 @@ def cluster(number: int) -> Object:
 
 
 def binding(number: int, placement: Object, *, held: int = 0) -> Object:
-    """A binding that has not been placed yet, or that some clusters have."""
+    """A new binding, or one that is already placed on some clusters."""
     clusters = [{"name": f"member-{(number + at) % CLUSTERS:03}", "replicas": 1} for at in range(held)]
     return {
         "metadata": {"name": f"web-{number}-deployment", "namespace": "default", "generation": 1},

@@ -1,6 +1,7 @@
-"""Clients that cost as little as possible, so that a benchmark measures the server and not the client.
+"""HTTP clients with minimal overhead, so that a benchmark measures the server and not the client.
 
-They speak just enough HTTP/1.1: keep-alive connections, bodies with a length, chunked streams line by line or by marks.
+They implement a subset of HTTP/1.1: keep-alive connections, bodies with a length, chunked streams by line or by
+mark.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Self, TypeAlias
 
 _Connect: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-#: The length of a body that comes in chunks.
+#: The length of a chunked body.
 CHUNKED: Final = -1
 _JSON: Final = "application/json"
 
@@ -38,7 +39,8 @@ class Connection:
         try:
             code, length = await self._begin(method, path, body, kind)
         except (asyncio.IncompleteReadError, ConnectionError):
-            # kube-apiserver hangs up now and then to spread its clients; what it did not answer is asked again.
+            # kube-apiserver sometimes closes connections to rebalance its clients; an unanswered request is
+            # repeated.
             self.close()
             self._reader, self._writer = await self._connect()
             code, length = await self._begin(method, path, body, kind)
@@ -64,7 +66,7 @@ class Connection:
         await self._reader.readexactly(2)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
 
     async def _begin(self, method: str, path: str, body: bytes, kind: str = _JSON) -> tuple[int, int]:
@@ -121,6 +123,6 @@ class Lookout(asyncio.Protocol):
         self._rest = text[max(end, len(text) - self._KEPT) :]
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.close()

@@ -1,8 +1,9 @@
-"""How fast Rota's parts are in a stock cluster: our scheduler beside kube-scheduler, the extender, the spot controller.
+"""Benchmark of Rota in a stock cluster: the scheduler compared with kube-scheduler, the extender, the spot
+controller.
 
 Both schedulers work on the same kube-apiserver and etcd, one after the other in the same run, with the same limits of
-their clients; the same program creates the same pods and watches. Nodes are objects only: what kubelets would write
-about pods is nobody's work here. Pods that leave have no grace period, so that they are gone when they are told to go.
+their clients; the same program creates the same pods and watches. Nodes are objects only: no component writes what
+kubelets would write. Evicted pods have no grace period, so that they are deleted at once.
 """
 
 import asyncio
@@ -24,11 +25,11 @@ from rota.bench.stock import Plane
 from rota.bench.workloads import Case, Document
 
 AGAINST: Final = "kube-scheduler on the same API server in the same run"
-#: What clouds leave at most of the time; see rota.spot.node_signals.
+#: The longest notice of clouds; see rota.spot.node_signals.
 LEAD_S: Final = 120.0
 _SMALL: Final = Case(name="in a stock cluster", nodes=500, before=100, pods=1_000, template=workloads.identical)
 _LARGE: Final = Case(name="in a stock cluster", nodes=5_000, before=500, pods=5_000, template=workloads.identical)
-#: Machines that go, and pods on each.
+#: Machines with a notice, and pods on each.
 _WAVE, _QUICK_WAVE, _EACH = 100, 10, 30
 _PODS: Final = "/api/v1/namespaces/bench/pods"
 _SETS: Final = "/apis/apps/v1/namespaces/bench/replicasets"
@@ -64,7 +65,7 @@ def _beside(plane: Plane, case: Case, *, rounds: int) -> Result:
 
 
 def _with_extender(plane: Plane, case: Case) -> Result:
-    """What is left of the stock scheduler's rate when it asks our extender about every pod."""
+    """The stock scheduler's rate with Rota's extender, relative to its rate without."""
     port = stock.free_port()
     asks = {
         "urlPrefix": f"http://127.0.0.1:{port}",
@@ -92,7 +93,7 @@ def _rate(plane: Plane, case: Case) -> float:
 
 
 def _wave(plane: Plane, machines: int) -> Result:
-    """How long it takes from notices on all of these machines until the last successor of their pods has a node."""
+    """Time from the notices on all machines until the last successor of their pods has a node."""
     controllers = ("replicaset-controller", "disruption-controller", "garbage-collector-controller")
     with plane.scheduler(), plane.controllers(*controllers), plane.rota("spot-controller"):
         took = uvloop.run(asyncio.wait_for(_Wave(plane, machines).run(), _LONGEST_S))
@@ -101,12 +102,12 @@ def _wave(plane: Plane, machines: int) -> Result:
 
 
 class _Wave:
-    """Replica sets on spot machines that all go, with as many machines that stay."""
+    """Replica sets on spot machines that all get a notice, with as many other machines."""
 
     def __init__(self, plane: Plane, machines: int) -> None:
         self._plane: Final = plane
         self._machines: Final = machines
-        #: Where each pod is that is not on its way out; empty for those that wait.
+        #: The node of each pod that is not being deleted; empty for pending pods.
         self._nodes: Final[dict[str, str]] = {}
         self._following: asyncio.Future[None]
 
@@ -145,7 +146,7 @@ class _Wave:
             await asyncio.sleep(_LOOK_S)
 
     async def _follow(self, connect: Callable[[], Awaitable[Connection]]) -> None:
-        """Keep up with the pods; a server hangs up on watchers that fall behind, who then begin anew."""
+        """Watch the pods; lists again when the server closes a slow watch."""
         while True:
             connection = await connect()
             try:

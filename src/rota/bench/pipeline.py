@@ -1,9 +1,9 @@
-"""How fast pipelines run from end to end: a chain, where every step waits for the one before, and fan-outs.
+"""Benchmark of pipelines from end to end: a chain, where every step waits for the previous one, and fan-outs.
 
-A whole Rota with three workers runs as in `rota.bench.tasks`. A run is timed from the sending of its creation to the
-sight of its end. Somebody who watches the pods of a chain sees each of them three times: when it is made, when it has a
-node, and when it is over. What lies between the first two is assignment, then comes execution (the start of the process
-and the report of its end are in it), and from one pod's end to the making of the next it is transition.
+A complete cluster with three workers runs as in `rota.bench.tasks`. A run is timed from the request that creates it
+until a watcher sees its end. A watcher of the chain's pods records when each is created, bound and finished. The
+time from creation to binding is assignment, from binding to the end execution (including the start of the process
+and the report of its end), and from one pod's end to the creation of the next transition.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ CHAIN: Final = 40
 CHAIN_S: Final = 2.0
 WIDE: Final = 400
 SLOTS: Final = 10
-#: A run of so many steps, so many at a time.
+#: The size of the wide run: steps, and how many at a time.
 WIDEST: Final = 10_000
 WIDEST_SLOTS: Final = 100
 _GROUP: Final = "/apis/rota.dev/v1alpha1/namespaces/default"
 _PODS: Final = "/api/v1/namespaces/default/pods"
 _LONGEST_S: Final = 1800.0
-#: How often memory is looked at.
+#: The interval of memory samples.
 _LOOK_S: Final = 2.0
 _TEMPLATE: Final = {
     "spec": {"containers": [{"name": "task", "image": "none", "command": ["/bin/true"]}]},
@@ -47,7 +47,7 @@ class Life(NamedTuple):
 
 
 def measure(*, store_url: str, quick: bool) -> list[Result]:
-    """A chain, a fan-out, and with time to spare a very wide one; see `rota bench`."""
+    """A chain, a fan-out, and without `--quick` a very wide one; see `rota bench`."""
     url = (f"{store_url}-{number}" if store_url.startswith("sqlite") else store_url for number in itertools.count())
     wide, rounds = (100, 1) if quick else (WIDE, 3)
     with tasks.cluster(next(url), dispatch_mode.PUSH) as running:
@@ -64,9 +64,9 @@ async def _chain(running: Cluster, *, rounds: int) -> list[Result]:
         {"name": f"s{number}", "template": _TEMPLATE, **({"dependsOn": [f"s{number - 1}"]} if number else {})}
         for number in range(CHAIN)
     ]
-    await _run(running, {"steps": steps[:2]})  # what is loaded with the first of them is not what a step costs
+    await _run(running, {"steps": steps[:2]})  # warm-up: imports of the first run are not part of a step's cost
     took = [await _run(running, {"steps": steps}) * 1000 for _ in range(rounds)]
-    # the watcher costs something, too: the chain that it sees is not the one that is timed
+    # the watcher has a cost, too: the watched chain is not the timed one
     lives = await _seen(running, {"steps": steps})
     parts = {
         "assignment": [life.placed - life.made for life in lives],
@@ -84,7 +84,7 @@ async def _chain(running: Cluster, *, rounds: int) -> list[Result]:
 
 
 async def _fan_out(running: Cluster, wide: int, *, rounds: int) -> list[Result]:
-    """Beside as many tasks that nobody holds back, and as many of which so many run at a time as steps may."""
+    """Compared with as many tasks at once, and with as many tasks in as many slots."""
     raw, held, ours, spent = [], [], [], []
     for _ in range(rounds):
         raw.append(wide / await tasks.finished(running, wide))
@@ -105,7 +105,7 @@ async def _fan_out(running: Cluster, wide: int, *, rounds: int) -> list[Result]:
 
 
 async def _held_back(running: Cluster, count: int) -> float:
-    """How long so many tasks take of which no more than the slots run at a time."""
+    """The duration of a number of tasks with limited concurrency."""
     names = [running.name() for _ in range(count)]
     over = {name: asyncio.get_running_loop().create_future() for name in names}
 
@@ -136,7 +136,7 @@ async def _held_back(running: Cluster, count: int) -> float:
 
 
 async def _widest(running: Cluster) -> list[Result]:
-    """A run of very many steps: what it takes, what it weighs, and how large its objects are."""
+    """A run of very many steps: its duration, memory, and the size of its objects."""
     await _run(running, _each(SLOTS, SLOTS))
     before = peak = running.memory_mib()
 
@@ -231,7 +231,7 @@ async def _over(running: Cluster, name: str) -> None:
 
 
 async def _seen(running: Cluster, spec: Mapping[str, Any]) -> Sequence[Life]:
-    """A run's pods in the order in which they were made, as somebody saw them who watched."""
+    """A run's pods in the order of creation, as a watcher sees them."""
     times: dict[str, dict[str, float]] = {}
 
     async def watch(name: str) -> None:
@@ -256,7 +256,7 @@ async def _seen(running: Cluster, spec: Mapping[str, Any]) -> Sequence[Life]:
 
 
 async def _events(running: Cluster, path: str, query: str) -> AsyncIterator[dict[str, Any]]:
-    """What there is of a collection, and then what becomes of it."""
+    """The events of a collection: existing objects, then changes."""
     connection = await running.connect()
     try:
         async for line in connection.lines(f"{path}?watch=true&{query}"):

@@ -1,7 +1,8 @@
-"""What waiting costs: pods that come, are taken out, go back and are woken, with very many of them in the queue.
+"""Benchmark of the scheduling queue: pods are added, popped, returned and activated, with very many of them in the
+queue.
 
-The reference of a step is a bare heap: the same pods put in and taken out again. No store takes part. Rates are per
-second of processor time, so that other work on the machine counts less.
+The reference is a bare heap: the same pods are pushed and popped. No store is used. Rates are per second of
+processor time, which depends less on other load.
 """
 
 import gc
@@ -21,7 +22,7 @@ PODS = 10_000
 TEMPLATES = 10
 ROUNDS = 5
 AGAINST = "a bare heap, in and out"
-#: What turns most pods away that wait for long.
+#: The plugin that rejects most pods that wait for long.
 REJECTORS = frozenset({"NodeResourcesFit", "NodeAffinity"})
 POD_DELETED = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 CLASS_ADDED = ClusterEvent(Resource.STORAGE_CLASS, Action.ADD)

@@ -1,4 +1,4 @@
-"""The databases used directly, without a store: what the store's figures are compared with.
+"""The databases used directly, without a store: the references of the store's benchmark.
 
 Each reference does the least that a program must do to have the same bytes durable in the same database: the same
 settings of durability, one insert per commit, or one group of inserts per commit.

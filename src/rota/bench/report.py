@@ -1,8 +1,7 @@
-"""What a benchmark says: named values, each beside a reference measured in the same run.
+"""The report of a benchmark: named values, each with a reference measured in the same run.
 
-A machine's speed changes from hour to hour, so a bare figure means little; the ratio to something well known,
-taken a moment before on the same machine, means much. A ratio above 1 is better than the reference, for times as
-well as for rates.
+A machine's speed varies, so an absolute value means little; the ratio to a reference, measured shortly before on the
+same machine, is comparable. A ratio above 1 is better than the reference, for times as well as for rates.
 """
 
 import os
@@ -27,7 +26,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """What a figure was measured on."""
+    """The machine of a measurement."""
 
     cpu: str
     cores: int
@@ -57,7 +56,7 @@ def duration(name: str, value: float, reference: float, *, against: str, unit: s
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle of several rounds, which a single disturbed round does not move."""
+    """The median of several rounds, which a single disturbed round does not change."""
     return statistics.median(values)
 
 

@@ -1,8 +1,8 @@
-"""How fast pods are scheduled from end to end: from their creation to a watcher that sees them bound.
+"""Benchmark of scheduling from end to end: from the creation of pods until a watcher sees them bound.
 
-A master runs on the store that is measured, with all that a master has but its controllers; this process creates pods
-over HTTPS and watches. Where a stock control plane runs beside it (`ROTA_BENCH_STOCK` names its kubeconfig,
-which `scripts/bench` starts where the programs are there), the same pods are created there in the same run.
+A master without controllers runs on the measured store; this process creates pods over HTTPS and watches. If there
+is a stock control plane (`ROTA_BENCH_STOCK` names its kubeconfig; `scripts/bench` starts it if the programs are
+installed), the same pods are created there in the same run.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ STOCK: Final = "ROTA_BENCH_STOCK"
 AGAINST: Final = "the stock scheduler, API server and etcd in the same run"
 #: How many pods are created at a time, as in scheduler_perf.
 CREATORS: Final = 30
-#: What a start may take with very many pods, and the memory of the whole.
+#: The goals for a start with very many pods: time and memory.
 START_LIMIT_S: Final = 5.0
 MEMORY_LIMIT_MIB: Final = 1536.0
 _LONGEST_S: Final = 600.0
@@ -70,7 +70,7 @@ async def _on_stock(case: Case, path: str) -> float:
 
 
 async def connections_to(path: Path) -> Callable[[], Awaitable[Connection]]:
-    """What opens connections to the server of a kubeconfig, as its user: ours and the stock one are reached alike."""
+    """A factory of connections to the server of a kubeconfig, for Rota and for the stock server."""
     endpoint = kubeconfig.load(path, clock=system.SystemClock())
     address, tls = urlsplit(endpoint.server), endpoint.tls()
     authorization = await endpoint.credentials.authorization()
@@ -103,7 +103,7 @@ class Run:
                 await self._clean_up()
 
     async def placed(self) -> None:
-        """Place the pods of the case on nodes that are there already."""
+        """Place the pods of the case on existing nodes."""
         await self.create("/api/v1/namespaces", [_named("Namespace", NAMESPACE)], may_exist=True)
         await self._schedule(self._case.pods)
 
@@ -132,7 +132,7 @@ class Run:
         return took
 
     async def _clean_up(self) -> None:
-        """Leave the server as it was found, for the next case."""
+        """Remove the objects of this case."""
         connection = await self._connect()
         now = encoded({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
         for path in (self._pods, "/api/v1/nodes"):
@@ -171,7 +171,7 @@ async def _follow(connection: Connection, path: str, names: set[str]) -> None:
 
 
 async def _start(store_url: str, *, nodes: int, pods: int) -> list[Result]:
-    """How long it takes from the start of a process until it has placed a new pod, and its memory then."""
+    """Time from the start of a process until it has placed a new pod, and its memory then."""
     await _fill(store_url, nodes, pods)
     begin = time.perf_counter()
     with _master(store_url) as master:
@@ -187,7 +187,7 @@ async def _start(store_url: str, *, nodes: int, pods: int) -> list[Result]:
 
 
 async def _fill(store_url: str, nodes: int, pods: int) -> None:
-    """Write nodes and bound pods into the store, past the server; their bytes are what it would write."""
+    """Write nodes and bound pods directly into the store, with the bytes that the server would write."""
     store = await assembly.open_store(store_url)
     try:
         made = itertools.chain(
@@ -219,18 +219,18 @@ def _stored(document: workloads.Document) -> bytes:
 
 
 class _Master:
-    """A master: the process that serves the API, and below it the scheduler's."""
+    """A master: the API server's process and its child, the scheduler's."""
 
     def __init__(self, process: int, config: Path) -> None:
         self.process = process
         self._config = config
 
     async def connections(self) -> Callable[[], Awaitable[Connection]]:
-        """What opens connections to it, as its administrator."""
+        """A factory of connections to it, as its administrator."""
         return await connections_to(self._config)
 
     def memory_mib(self) -> float:
-        """What its processes have in memory."""
+        """The memory of its processes."""
         pages = sum(int(Path(f"/proc/{one}/statm").read_text(encoding="ascii").split()[1]) for one in self.processes())
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -251,7 +251,7 @@ def _master(store_url: str) -> Iterator[_Master]:
         try:
             yield _Master(child.pid or 0, Path(ours.recv()))
         finally:
-            # the child serves until its end of the pipe is all that is left
+            # the child serves until this end of the pipe is closed
             ours.close()
             child.join()
 
@@ -262,7 +262,7 @@ def _serve(store_url: str, folder: str, pipe: Pipe) -> None:
 
 
 async def _run_master(store_url: str, folder: Path, pipe: Pipe) -> None:
-    """A master as `rota master` runs it, but for controllers, of which none run beside the stock scheduler either."""
+    """A master as `rota master` runs it, without controllers, as the stock scheduler runs without them, too."""
     closed = asyncio.Event()
     asyncio.get_running_loop().add_reader(pipe.fileno(), closed.set)
     apart = len(os.sched_getaffinity(0)) > 1

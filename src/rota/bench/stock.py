@@ -1,10 +1,10 @@
-"""A stock control plane for as long as a benchmark takes: kube-apiserver with its etcd, and what works on it.
+"""A stock control plane for a benchmark: kube-apiserver with its etcd, and further programs.
 
     with stock.plane(folder) as plane, plane.scheduler():
         ...                                 # plane.kubeconfig
 
-The programs are those that `scripts/build-kubernetes` has built. Everybody may do everything there, writes are durable,
-and clients of the plane's programs are not limited, as in upstream's scheduler_perf. All of it is gone at the end.
+The programs are those that `scripts/build-kubernetes` has built. There is no authorization, writes are durable, and
+clients of the plane's programs have no rate limit, as in upstream's scheduler_perf. All of it is removed at the end.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ import yaml
 
 from rota.kit.errors import UserError
 
-#: Requests per second that a scheduler may send, ours and the stock one: neither is to be measured by its limit.
+#: Requests per second that a scheduler may send, ours and the stock one: high enough that it does not limit either.
 RATE: Final = 5000
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0
@@ -57,7 +57,7 @@ class Plane:
 
     @property
     def kubeconfig(self) -> Path:
-        """Its administrator's way in."""
+        """The administrator's kubeconfig."""
         path = self._folder / "kubeconfig"
         named = {
             "clusters": [
@@ -101,14 +101,14 @@ class Plane:
 
     @contextlib.contextmanager
     def rota(self, *words: str) -> Iterator[None]:
-        """While one of our own parts runs beside it."""
+        """Run one of Rota's components on it."""
         command = [sys.executable, "-m", "rota", *words, "--kubeconfig", str(self.kubeconfig)]
         with _process(command, self._folder / f"{words[0]}.log"):
             yield
 
     @contextlib.contextmanager
     def our_scheduler(self) -> Iterator[None]:
-        """While our scheduler runs, in the place of the stock one and with its limits."""
+        """Run Rota's scheduler instead of the stock one, with the same limits."""
         with self.rota("scheduler", "--scheduler-config", str(self._configuration("ours", ()))):
             yield
 
@@ -118,7 +118,7 @@ class Plane:
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": str(self.kubeconfig), "qps": RATE, "burst": RATE},
-            # each in its turn, and nobody waits for the lease of one that has stopped
+            # no leader election, so that none waits for the lease of a stopped one
             "leaderElection": {"leaderElect": True, "resourceName": f"{whose}-{secrets.token_hex(3)}"},
             "extenders": list(extenders),
         }
@@ -169,7 +169,7 @@ def plane(folder: Path) -> Iterator[Plane]:
 
 @contextlib.contextmanager
 def _ending() -> Iterator[None]:
-    """Have a benchmark that is told to end take along what it has started."""
+    """Make a terminated benchmark end its child processes."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield
@@ -178,7 +178,7 @@ def _ending() -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on."""
+    """A free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,6 +1,6 @@
-"""How fast a store is, beside its own database used directly.
+"""Benchmark of a store, compared with its database used directly.
 
-Everything is written under one prefix of its own and removed at the end, so a store in use may be measured too.
+Everything is written under a separate prefix and removed at the end, so a store in use can be measured, too.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from rota.bench import raw
 from rota.bench.report import Result, duration, median, rate
 from rota.store.store_interface import Batch, Committed, Delete, Store, Transaction
 
-#: What a Pod takes as JSON, roughly.
+#: About the size of a Pod as JSON.
 VALUE_BYTES = 2048
 LISTED = 10_000
 WRITERS = 64
@@ -61,7 +61,7 @@ async def _measure(url: str, quick: bool) -> list[Result]:
 
 @contextlib.asynccontextmanager
 async def _own_prefix(store: Store) -> AsyncIterator[str]:
-    """A prefix that nobody else has; emptied at the end."""
+    """A unique prefix, emptied at the end."""
     prefix = f"/rota-bench/{secrets.token_hex(4)}/"
     try:
         yield prefix
@@ -71,7 +71,7 @@ async def _own_prefix(store: Store) -> AsyncIterator[str]:
 
 
 async def _writes(store: Store, reference: raw.Reference, prefix: str, effort: Effort) -> list[Result]:
-    """Creates by one writer and by many; the rounds of ours and of the reference alternate."""
+    """Creates by one writer and by many; rounds of the store and of the reference alternate."""
     value = secrets.token_bytes(VALUE_BYTES)
     rounds: dict[str, list[float]] = {"one": [], "raw one": [], "many": [], "raw many": []}
     single, group = effort.single_writes, effort.group_writes
@@ -137,7 +137,7 @@ async def _get(store: Store, key: str, count: int) -> None:
 
 
 async def _watches(store: Store, prefix: str, effort: Effort) -> list[Result]:
-    """How long after its commit a change reaches each of many watchers."""
+    """The time from the commit of a change until each of many watchers gets it."""
     bare_ms = await _bare_wakeup_ms(effort.watchers)
     lag = await _lag(store, f"{prefix}watch/", effort.watchers, effort)
     what = f"{effort.watchers} watchers at {lag.writes_per_s:,.0f} writes/s"
@@ -150,7 +150,7 @@ async def _watches(store: Store, prefix: str, effort: Effort) -> list[Result]:
 
 
 async def _bare_wakeup_ms(tasks: int) -> float:
-    """How long the event loop takes to wake as many tasks that do nothing else: no fan-out can be quicker."""
+    """The time of the event loop to wake as many empty tasks, a lower bound of any fan-out."""
     took: list[float] = []
     for _ in range(20):
         event = asyncio.Event()

@@ -1,8 +1,8 @@
-"""How fast tasks run from end to end: from their creation to a watcher that sees them finished, or running.
+"""Benchmark of tasks from end to end: from their creation until a watcher sees them finished, or running.
 
-A whole Rota (API server, scheduler, controllers, three workers and what they start) runs as `rota up` runs it, on the
-store that is measured; this process creates pods over HTTP and watches. Beside it, in the same run, the same commands
-are spawned directly. What is measured is told in `docs/benchmarks.md`.
+A complete cluster (API server, scheduler, controllers, three workers and their processes) runs as `rota up` runs it,
+on the measured store; this process creates pods over HTTP and watches. In the same run, the same commands are
+spawned directly. `docs/benchmarks.md` describes the measurements.
 """
 
 import asyncio
@@ -34,27 +34,27 @@ from rota.worker.runtimes.process.cgroups import ControlGroups
 WORKERS: Final = 3
 #: How many tasks are created, and how many processes spawned, at a time.
 AT_ONCE: Final = 16
-#: How many tasks go with one request where they are submitted together, as all the systems beside us can.
+#: Tasks per request in batched submission, which all compared systems support.
 TOGETHER: Final = 250
 RAW: Final = f"spawning the same processes from asyncio, {AT_ONCE} at a time, in the same run"
-#: What submitting to running may take, in milliseconds: median and 99th percentile, when tasks are pushed.
+#: The goal for submission to running with push, in milliseconds: median and 99th percentile.
 MEDIAN_MS: Final = 100.0
 P99_MS: Final = 500.0
-#: Pulling may take so many times that.
+#: The factor for pull.
 PULL: Final = 1.5
 PER_SECOND: Final = 50
-#: What a Rota in which nothing happens may cost.
+#: The goals for an idle cluster.
 IDLE_PERCENT: Final = 2.0
 IDLE_MIB: Final = 300.0
 _NOTHING: Final = "/bin/true"
 _FINISHED: Final = (b'"phase":"Succeeded"',)
-#: A master that is far behind may tell of the end of a task alone.
+#: A master that is far behind may report only the end of a task.
 _BEGUN: Final = (b'"phase":"Running"', *_FINISHED)
 _LONGEST_S: Final = 300.0
-#: A cluster that in so long a time uses no more than this part of a core has done what there was to do.
+#: A cluster that uses at most this part of a core for this long is idle.
 _SETTLED_S: Final = 1.0
 _QUIET: Final = 0.1
-#: A process may end between the sight of it and the look at it.
+#: A process may exit between its listing and its reading.
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 _PODS: Final = "/api/v1/namespaces/default/pods"
 
@@ -77,7 +77,7 @@ def measure(*, store_url: str, quick: bool) -> list[Result]:
 
 
 def _throughput(running: "Cluster", mode: str, count: int, *, rounds: int) -> list[Result]:
-    uvloop.run(finished(running, 30))  # what is started or loaded with the first of them is not what a task costs
+    uvloop.run(finished(running, 30))  # warm-up: starts and imports of the first tasks are not part of a task's cost
     uvloop.run(clean_up(running))
     ours, singly, raw, spent = [], [], [], []
     for _ in range(rounds):
@@ -98,7 +98,7 @@ def _throughput(running: "Cluster", mode: str, count: int, *, rounds: int) -> li
 
 
 async def spawned(count: int) -> float:
-    """How long it takes to run so many processes without anybody's help."""
+    """The time to run a number of processes directly."""
     left = iter(range(count))
 
     async def spawner() -> None:
@@ -189,7 +189,7 @@ async def _latency(running: "Cluster", mode: str, seconds: int) -> list[Result]:
 
 
 def _idle(running: "Cluster", seconds: int) -> list[Result]:
-    time.sleep(min(seconds, 5.0))  # what a start leaves to be done is not what idling costs
+    time.sleep(min(seconds, 5.0))  # background work of the start is not part of the idle cost
     before, begin = running.cpu_s(), time.perf_counter()
     time.sleep(seconds)
     percent = (running.cpu_s() - before) / (time.perf_counter() - begin) * 100
@@ -239,7 +239,7 @@ async def _post(connection: Connection, body: bytes) -> None:
 
 
 async def clean_up(running: "Cluster") -> None:
-    """Remove all tasks, and let the workers remove what was theirs: no later measurement should pay for it."""
+    """Remove all tasks, and wait until the workers have cleaned up, so that later measurements are not affected."""
     connection = await running.connect()
     now = json.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}).encode()
     await connection.request("DELETE", _PODS, now)
@@ -282,7 +282,7 @@ class Cluster:
         return await Connection.open("127.0.0.1", self._port)
 
     def cpu_s(self) -> float:
-        """The processor time that it has used, with what its processes have waited for."""
+        """The processor time that it has used, including that of ended child processes."""
         ticks = 0
         for pid in self._family():
             with contextlib.suppress(*_GONE):
@@ -291,7 +291,7 @@ class Cluster:
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def memory_mib(self) -> float:
-        """What all its processes hold; what several share is counted once."""
+        """The memory of all its processes; shared memory is counted once."""
         total = 0
         for pid in self._family():
             with contextlib.suppress(*_GONE):
@@ -310,7 +310,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(store_url: str, dispatch: str) -> Iterator[Cluster]:
-    """A whole Rota in a process of its own, for as long as the context lasts."""
+    """A complete cluster in a separate process."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     data = Path(tempfile.mkdtemp(prefix="rota-bench-"))
@@ -320,18 +320,18 @@ def cluster(store_url: str, dispatch: str) -> Iterator[Cluster]:
     try:
         yield Cluster(ours.recv(), child.pid or 0)
     finally:
-        # the child serves until its end of the pipe is all that is left
+        # the child serves until this end of the pipe is closed
         ours.close()
         child.join()
         for node in (data / "workers").glob("*-*"):
-            # A worker that comes back would use them again; these do not.
+            # Left for a restarted worker, which there is none of here.
             mark = zlib.crc32(str((node / "runtime").absolute()).encode())
             ControlGroups(f"rota-{node.name}-{mark:08x}").close()
         shutil.rmtree(data, ignore_errors=True)
 
 
 def _serve(store_url: str, data: Path, dispatch: str, pipe: Pipe) -> None:
-    """What `rota up` does; tells the port, and ends when nobody is left to listen."""
+    """Run `rota up`; sends the port, and ends when the pipe is closed."""
     logs.configure(level="warning")
     settings = control_plane.Settings(
         data=data, port=0, http_port=0, workers=WORKERS, dispatch=dispatch, workers_apart=True, alone=True

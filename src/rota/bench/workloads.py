@@ -1,8 +1,8 @@
-"""What is scheduled from end to end: kube-scheduler's own benchmark cases, as far as they fit any API server.
+"""The cases of the scheduling benchmark: those of kube-scheduler's own benchmark that run on any API server.
 
 Sizes and shapes are those of upstream's scheduler_perf: nodes of 4 cores, 32 GiB and 110 pods; pods of 100 millicores
 and 500 MiB. A case names how many nodes there are, how many pods are placed before the clock starts, and how many are
-measured. Whoever measures (this program, or a stock scheduler beside it) creates exactly these objects.
+measured. Runs on Rota and on stock Kubernetes create exactly these objects.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def apart(name: str, number: int) -> Document:
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """Nodes, pods that are there before, and pods that are measured."""
+    """Nodes, existing pods, and measured pods."""
 
     name: str
     nodes: int
@@ -89,7 +89,7 @@ class Case(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What its figure is called."""
+        """The name of its result."""
         return f"end to end, {self.name}, {self.nodes:,} nodes, {self.pods:,} pods"
 
 

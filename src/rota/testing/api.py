@@ -5,7 +5,7 @@
         async with api.watch("/api/v1/pods") as events:
             event = await events.next()
 
-`api.app` is the ASGI application for other clients; `serving.serve(api.app)` puts it on a socket. `in_background`
+`api.app` is the ASGI application for other clients; `http_server.serve(api.app)` serves it on a socket. `in_background`
 runs the server on a separate event loop, for blocking clients: `with in_background() as url: ...`.
 """
 
@@ -109,7 +109,7 @@ class ApiServer:
     def __init__(
         self, *, store_url: str = "memory://", clock: Clock | None = None, seed: int = 0, **settings: Any
     ) -> None:
-        """`settings` are further arguments of `assembling.server`."""
+        """`settings` are further arguments of `apiserver.server.assembly.server`."""
         self.clock: Final[Clock] = clock or system.SystemClock()
         self._store_url: Final = store_url
         self._rng: Final = random.Random(seed)  # noqa: S311 - a test's chance is repeatable

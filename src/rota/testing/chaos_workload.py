@@ -1,10 +1,10 @@
 """Hundreds of tasks with side effects that run while faults are injected, and the invariants that they must satisfy.
 
-    ordeal = Ordeal(client, folder, tasks)
-    async with ordeal.running():
+    workload = ChaosWorkload(client, folder, tasks)
+    async with workload.running():
         ...                                 # kill, cut, restart
-        await ordeal.reach(1.0, patience_s=60)
-    ordeal.check()
+        await workload.reach(1.0, patience_s=60)
+    workload.check()
 
 Each task has attempts; an attempt is a pod name, and each pod that ever had this name is a separate submission, by
 its uid. The next attempt is made only after a disruption, as controllers do. A create without a response is repeated

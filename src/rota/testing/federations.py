@@ -100,7 +100,7 @@ class RotaProcess:
 
 
 class FederationProcess(RotaProcess):
-    """`rota federation up`, which polls its members every second without a threshold."""
+    """`rota federation up`, which polls its members every second, with a threshold of 0."""
 
     def __init__(self, folder: Path) -> None:
         arguments = ("federation", "up", "--port", "0", "--every", "1s", "--threshold", "0", "--taint-eviction", "on")

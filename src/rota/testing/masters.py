@@ -2,7 +2,7 @@
 
     with Master(folder, store_url=url) as master:
         endpoint = master.endpoint()        # the administrator's, over TLS
-        master.kill()                       # as the machine would: no farewell
+        master.kill()                       # SIGKILL
         master.start()
 
 Masters on one store share a key file and, through the store, a CA, so the credentials of one are valid for all.

@@ -153,7 +153,7 @@ class SimulatedNodes:
         return None
 
     def _until_started(self, pod: Object) -> float:
-        """Seconds until a bound pod starts; None for pods that run or are being deleted."""
+        """Seconds until a bound pod starts; 0 for pods that run or are being deleted."""
         uid, now = pod["metadata"]["uid"], self._clock.monotonic()
         if "deletionTimestamp" in pod["metadata"] or pod.get("status", {}).get("phase", "Pending") != "Pending":
             self._bound_at.pop(uid, None)

@@ -1,9 +1,9 @@
 """Masters and workers as processes that a test can kill, pause and start again.
 
-    with Fleet(folder, store_url=url) as fleet:
-        first, second = fleet.master("m1"), fleet.master("m2")
-        worker = fleet.worker("w1", "--resources", "cpu=4")
-        first.kill()                        # as the machine would: no farewell
+    with ProcessCluster(folder, store_url=url) as cluster:
+        first, second = cluster.master("m1"), cluster.master("m2")
+        worker = cluster.worker("w1", "--resources", "cpu=4")
+        first.kill()                        # SIGKILL
 
 A process may run on its own simulated machine (`rota.testing.hosts`): then `inside` is the prefix of its command
 line. A killed worker leaves its tasks running; `power_off` ends them, too.
