@@ -22,7 +22,7 @@ PODS = 10_000
 TEMPLATES = 10
 ROUNDS = 5
 AGAINST = "a bare heap, in and out"
-#: The plugin that rejects most pods that wait for long.
+#: The plugins that reject most pods that wait for long.
 REJECTORS = frozenset({"NodeResourcesFit", "NodeAffinity"})
 POD_DELETED = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 CLASS_ADDED = ClusterEvent(Resource.STORAGE_CLASS, Action.ADD)

@@ -118,7 +118,7 @@ class Plane:
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": str(self.kubeconfig), "qps": RATE, "burst": RATE},
-            # no leader election, so that none waits for the lease of a stopped one
+            # a new lease for each scheduler, so that it does not wait for the lease of a stopped one
             "leaderElection": {"leaderElect": True, "resourceName": f"{whose}-{secrets.token_hex(3)}"},
             "extenders": list(extenders),
         }

@@ -324,7 +324,7 @@ def cluster(store_url: str, dispatch: str) -> Iterator[Cluster]:
         ours.close()
         child.join()
         for node in (data / "workers").glob("*-*"):
-            # Left for a restarted worker, which there is none of here.
+            # Kept for a restarted worker; these workers do not restart.
             mark = zlib.crc32(str((node / "runtime").absolute()).encode())
             ControlGroups(f"rota-{node.name}-{mark:08x}").close()
         shutil.rmtree(data, ignore_errors=True)

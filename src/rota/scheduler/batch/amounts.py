@@ -1,8 +1,8 @@
-"""Amounts of resources as batch scheduling counts them, and the comparisons that its rules are written in.
+"""Amounts of resources in batch scheduling, and the comparisons that its rules use.
 
-cpu is in thousandths of a core, memory in bytes, the number of pods in pods, every other resource in thousandths. The
-comparisons are many because the rules differ in which dimensions they look at, what a missing dimension means, and
-whether a difference below `EPSILON` counts.
+cpu is in thousandths of a core, memory in bytes, the number of pods in pods, every other resource in thousandths. There
+are many comparisons because the rules differ in the dimensions that they compare, in the meaning of a missing
+dimension, and in whether a difference below `EPSILON` counts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from typing import Final
 from rota.api import resources
 from rota.api.quantities import parse
 
-#: Differences below this are none.
+#: Smaller differences are ignored.
 EPSILON: Final = 0.1
 UNLIMITED: Final = float("inf")
 PODS: Final = "pods"
@@ -29,7 +29,7 @@ def _less_equal(left: float, right: float) -> bool:
 
 @dataclass(slots=True)
 class Amounts:
-    """Amounts by resource; cpu and memory are always there, other dimensions only if they were mentioned."""
+    """Amounts by resource; cpu and memory always exist, other dimensions only if they were set."""
 
     cpu: float = 0.0
     memory: float = 0.0
@@ -40,7 +40,7 @@ class Amounts:
         return Amounts(self.cpu, self.memory, dict(self.others))
 
     def get(self, name: str) -> float:
-        """Give the amount of one resource; 0 if it is not mentioned."""
+        """Give the amount of one resource; 0 if it is not set."""
         if name == CPU:
             return self.cpu
         if name == MEMORY:
@@ -54,14 +54,14 @@ class Amounts:
         yield from self.others.items()
 
     def names(self) -> list[str]:
-        """Give the dimensions with a noticeable amount."""
+        """Give the dimensions with an amount of at least `EPSILON`."""
         found = [name for name, amount in ((CPU, self.cpu), (MEMORY, self.memory)) if amount >= EPSILON]
         found.extend(name for name, amount in self.others.items() if amount >= EPSILON)
         return found
 
     @property
     def empty(self) -> bool:
-        """Whether nothing noticeable is here, the number of pods aside."""
+        """Whether all amounts, other than the number of pods, are below `EPSILON`."""
         if self.cpu >= EPSILON or self.memory >= EPSILON:
             return False
         return all(amount < EPSILON for name, amount in self.others.items() if name != PODS)
@@ -78,7 +78,7 @@ class Amounts:
         return self
 
     def sub(self, other: "Amounts") -> "Amounts":
-        """Take another's amounts off these; may go below zero."""
+        """Subtract another's amounts; may go below zero."""
         self.cpu -= other.cpu
         self.memory -= other.memory
         others = self.others
@@ -96,7 +96,7 @@ class Amounts:
         return self
 
     def cap(self, limit: "Amounts", *, missing_is_zero: bool = False) -> "Amounts":
-        """Lower every dimension of these to the limit's; a dimension that the limit lacks is free, or zero."""
+        """Lower every dimension of these to the limit's; a dimension that the limit lacks is unlimited, or zero."""
         self.cpu = min(self.cpu, limit.cpu)
         self.memory = min(self.memory, limit.memory)
         for name, amount in self.others.items():
@@ -110,7 +110,7 @@ class Amounts:
     # --- comparisons ------------------------------------------------------------------------------------------------
 
     def fits(self, room: "Amounts", *, missing_is_free: bool = False) -> bool:
-        """Whether every dimension is at most the room's, which has 0 (or no bound) where it lacks one."""
+        """Whether every dimension is at most that of the capacity, which has 0 (or no limit) for a missing one."""
         if not (_less_equal(self.cpu, room.cpu) and _less_equal(self.memory, room.memory)):
             return False
         if missing_is_free and any(name not in self.others for name in room.others):
@@ -126,7 +126,7 @@ class Amounts:
         return True
 
     def excess_on(self, bound: "Amounts", asked: "Amounts") -> list[str]:
-        """Give the dimensions asked for (the number of pods aside) in which these are above the bound."""
+        """Give the requested dimensions (other than pods) in which these are above the bound."""
         found = []
         if asked.cpu > 0 and self.cpu > bound.cpu:
             found.append(CPU)
@@ -139,7 +139,7 @@ class Amounts:
         return found
 
     def some_within(self, bound: "Amounts", asked: "Amounts") -> bool:
-        """Whether some dimension asked for, other than pods, is within the bound and not zero in both."""
+        """Whether a requested dimension, other than pods, is within the bound and not zero in both."""
         for name, amount in asked.items():
             if amount <= 0 or name == PODS:
                 continue
@@ -151,7 +151,7 @@ class Amounts:
         return False
 
     def some_above(self, bound: "Amounts", asked: "Amounts") -> bool:
-        """Whether some dimension asked for, other than pods, that the bound has is above it."""
+        """Whether a requested dimension, other than pods, that the bound has is above it."""
         for name, amount in asked.items():
             if amount <= 0 or name == PODS:
                 continue
@@ -192,13 +192,13 @@ def maximum(left: Amounts, right: Amounts) -> Amounts:
 
 
 def shared(left: Amounts, right: Amounts) -> list[str]:
-    """Give the dimensions that are noticeable in both."""
+    """Give the dimensions with an amount in both."""
     others = set(right.names())
     return [name for name in left.names() if name in others]
 
 
 def share(part: float, whole: float) -> float:
-    """Give a part of a whole; of nothing, nothing is none of it and anything is all of it."""
+    """Give a part of a whole as a ratio; if the whole is 0, it is 0 for no part and 1 otherwise."""
     if whole == 0:
         return 0.0 if part == 0 else 1.0
     return part / whole
@@ -213,7 +213,7 @@ def total(parts: Iterable[Amounts]) -> Amounts:
 
 
 def read(quantities: Mapping[str, str | float] | None) -> Amounts:
-    """Read a list of quantities as objects carry it."""
+    """Read the resource list of an object."""
     result = Amounts()
     for name, quantity in (quantities or {}).items():
         nanos = parse(str(quantity)).nanos
@@ -229,7 +229,7 @@ def read(quantities: Mapping[str, str | float] | None) -> Amounts:
 
 
 def of_requests(requests: Mapping[str, int]) -> Amounts:
-    """Give what one pod takes, from its requests (cpu in thousandths, all else in units)."""
+    """Give the amounts of one pod from its requests (cpu in thousandths, all else in units)."""
     result = Amounts(others={})
     for name, amount in requests.items():
         if name == CPU:

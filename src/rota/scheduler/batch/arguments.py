@@ -1,4 +1,4 @@
-"""Arguments of actions and plugins: what each may be, its default, and what is said of anything else."""
+"""Arguments of actions and plugins: types, defaults, and errors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ def mapping(value: Any) -> dict[str, Any]:
 def read_all(
     given: Mapping[str, Any], known: Mapping[str, Argument], *, path: str
 ) -> tuple[dict[str, Any], list[Fault]]:
-    """Read arguments against what is known of them; gives the values, defaults included, and all faults."""
+    """Read arguments by their declarations; gives the values, including defaults, and all errors."""
     values = {name: argument.default for name, argument in known.items() if not name.endswith(_PREFIX)}
     faults: list[Fault] = []
     for name, value in given.items():

@@ -1,7 +1,7 @@
 """The configuration of batch scheduling, in the format of volcano-scheduler.conf.
 
 `actions` is a list in a text, `tiers` hold plugins with switches and arguments, `configurations` hold arguments of
-actions. What is not understood is refused with its path; nothing is read and then ignored.
+actions. An unknown setting is refused with its path; nothing is ignored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ SWITCHES: Final = {
     "enableHierarchy": False,
     "enabledClusterOrder": False,
 }
-#: Plugins that exist elsewhere and are not kept, with what to do instead.
+#: Plugins of Volcano that are not supported, with a remedy.
 NOT_KEPT: Final = {
     "numaaware": "NUMA topology is not kept; remove it",
     "numa-aware": "NUMA topology is not kept; remove it",
@@ -109,7 +109,7 @@ class Known:
 
 
 def parse(text: str, known: Known) -> BatchConfiguration:
-    """Read a configuration; raises `ConfigurationError` with every fault."""
+    """Read a configuration; raises `ConfigurationError` with all errors."""
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:

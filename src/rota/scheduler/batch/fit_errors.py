@@ -21,16 +21,16 @@ class FitErrors:
         reasons: Counter[str] | None = None,
         unresolvable: BoolArray | None = None,
     ) -> None:
-        #: What was said instead of looking at nodes.
+        #: The reason if no node was evaluated.
         self.message: Final = message
         self._nodes: Final = nodes
         self._reasons: Final = reasons or Counter()
-        #: By row, where no eviction helps.
+        #: By row, nodes where no eviction helps.
         self.unresolvable: Final = np.zeros(0, dtype=np.bool_) if unresolvable is None else unresolvable
         self._domain = ""
 
     def within(self, domain: str) -> "FitErrors":
-        """Say which hypernode the search was confined to."""
+        """Set the hypernode to which the search was limited."""
         self._domain = domain
         return self
 

@@ -1,7 +1,7 @@
-"""A heap that asks a comparison, not keys: the order of what is in it may depend on shares that change.
+"""A heap with a comparison instead of keys: the order of its elements may depend on shares that change.
 
-The sifting is that of a plain binary heap, step by step the one of Go's container/heap: where a comparison is not a
-strict order, or an order changed after something was put in, what comes out depends on the steps, too.
+The steps are those of Go's container/heap: if the comparison is not a strict order, or the order changed after a
+push, the result depends on the steps, too.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class PriorityQueue(Generic[T]):
-    """Gives back what comes first by `less`."""
+    """Pops the first element by `less`."""
 
     __slots__ = ("_items", "_less")
 
@@ -25,7 +25,7 @@ class PriorityQueue(Generic[T]):
         return len(self._items)
 
     def push(self, item: T) -> None:
-        """Put something in."""
+        """Add an element."""
         items, less = self._items, self._less
         items.append(item)
         child = len(items) - 1
@@ -37,7 +37,7 @@ class PriorityQueue(Generic[T]):
             child = parent
 
     def pop(self) -> T:
-        """Take out what comes first."""
+        """Remove and return the first element."""
         items, less = self._items, self._less
         last = len(items) - 1
         items[0], items[last] = items[last], items[0]

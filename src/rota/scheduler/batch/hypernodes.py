@@ -1,6 +1,6 @@
-"""Hypernodes: a tree of network domains over the nodes, with a root that holds everything.
+"""Hypernodes: a tree of network domains over the nodes, with a root that contains all nodes.
 
-Tier 1 is nearest to the nodes; the higher the tier, the further apart what is below it may be.
+Tier 1 is nearest to the nodes; the higher the tier, the larger the network distance inside a domain.
 """
 
 import re
@@ -34,7 +34,7 @@ class HyperNodes:
         listed = {document["metadata"]["name"]: document for document in documents}
         self.by_name: dict[str, HyperNode] = {}
         self.tiers_by_name: dict[str, int] = {}
-        #: Whether the tree makes sense; without that, nothing that asks for nearness is placed.
+        #: Whether the tree is valid; otherwise no pod with a topology requirement is placed.
         self.ready = True
         for name, document in listed.items():
             spec = document.get("spec") or {}
@@ -103,7 +103,7 @@ class HyperNodes:
 
     @property
     def top(self) -> HyperNode:
-        """The domain that holds everything."""
+        """The root domain."""
         return self.by_name[CLUSTER]
 
     def ancestors(self, name: str) -> list[str]:
@@ -116,7 +116,7 @@ class HyperNodes:
         return found
 
     def common(self, left: str, right: str) -> str:
-        """Give the nearest domain that holds both; "" stands for nothing yet."""
+        """Give the lowest domain that contains both; "" stands for no domain yet."""
         if not left or not right:
             return left or right
         above = set(self.ancestors(left))
@@ -127,7 +127,7 @@ class HyperNodes:
         return self._leaf_of.get(row, "")
 
     def containing(self, row: int) -> list[str]:
-        """Give all domains that hold a node."""
+        """Give all domains that contain a node."""
         return [name for name, each in self.by_name.items() if row in each.nodes]
 
 

@@ -1,4 +1,4 @@
-"""A group of pods: what it needs to start, how far it is, and its sub-groups."""
+"""A group of pods: its minimum to start, its progress, and its sub-groups."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -24,7 +24,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.tasks: dict[TaskStatus, dict[str, Task]] = {}
-        #: How many pods without requests wait.
+        #: The number of pending pods without requests.
         self.waiting_best_effort = 0
 
     def of(self, status: TaskStatus) -> dict[str, Task]:
@@ -52,17 +52,17 @@ class Tally:
 
     @property
     def ready(self) -> int:
-        """How many pods have a place that is theirs."""
+        """The number of pods with allocated resources."""
         return self.count(READY)
 
     @property
     def waiting(self) -> int:
-        """How many pods hold a place that is not free yet."""
+        """The number of pipelined pods."""
         return len(self.of(TaskStatus.PIPELINED))
 
 
 class Topology:
-    """How near the pods of a group have to be to each other."""
+    """The network topology requirement of a group."""
 
     __slots__ = ("highest_tier", "mode")
 
@@ -72,18 +72,18 @@ class Topology:
         if tier is None and spec.get("highestTierName"):
             tier = tree.tiers_by_name.get(spec["highestTierName"])
         if self.mode == "soft":
-            # A wish is a demand that the whole cluster meets, so that nearer domains are tried first.
+            # A preference is a requirement that the whole cluster meets, so that lower domains are tried first.
             self.mode, tier = "hard", tree.top.tier
         self.highest_tier: int | None = tier
 
     @property
     def hard(self) -> bool:
-        """Whether the pods may not be further apart."""
+        """Whether the requirement is hard."""
         return self.mode == "hard" and self.highest_tier is not None
 
     @property
     def soft(self) -> bool:
-        """Whether nearness is a wish."""
+        """Whether it is a preference."""
         return self.mode == "soft"
 
 
@@ -107,7 +107,7 @@ class SubJob(Tally):
     ) -> None:
         super().__init__()
         self.uid: Final = uid
-        #: The policy that made it.
+        #: The policy that defines it.
         self.group: Final = group
         self.job: Final = job
         self.min_available: Final = min_available
@@ -121,12 +121,12 @@ class SubJob(Tally):
 
     @property
     def is_ready(self) -> bool:
-        """Whether enough pods have a place."""
+        """Whether enough pods are allocated."""
         return self.ready + self.waiting_best_effort >= self.min_available
 
     @property
     def is_pipelined(self) -> bool:
-        """Whether enough pods have, or wait for, a place."""
+        """Whether enough pods are allocated or pipelined."""
         return self.waiting + self.ready + self.waiting_best_effort >= self.min_available
 
     def placed(self) -> list[Task]:
@@ -187,7 +187,7 @@ class Job(Tally):
         self.priority: Final = priority
         self.min_available: Final[int] = spec.get("minMember") or 0
         self.minimum_by_role: Final[dict[str, int]] = dict(spec.get("minTaskMember") or {})
-        #: Whether minima of roles count; they do not where they add up to more than the group's own.
+        #: Whether minima of roles count; they do not if their sum exceeds the group's minimum.
         self.enforces_roles: Final = self.min_available >= sum(self.minimum_by_role.values())
         wanted = spec.get("minResources")
         self.min_resources: Final = None if wanted is None else amounts.read(wanted)
@@ -206,9 +206,9 @@ class Job(Tally):
         self.allocated: Final = Amounts()
         self.requested: Final = Amounts()
         self.topology_node = ""
-        #: By pod, why no node would do.
+        #: By pod, why no node fits.
         self.fit_errors: dict[str, FitErrors] = {}
-        #: Why the group as a whole was turned away.
+        #: Why the whole group was rejected.
         self.message = ""
 
     def __repr__(self) -> str:
@@ -217,7 +217,7 @@ class Job(Tally):
     # --- pods -------------------------------------------------------------------------------------------------------
 
     def add(self, task: Task) -> None:
-        """Take a pod in, when the state is built."""
+        """Add a pod, when the state is built."""
         self.members[task.uid] = task
         self.requested.add(task.request)
         if task.status in ALLOCATED:
@@ -230,7 +230,7 @@ class Job(Tally):
         subjob.put(task)
 
     def move(self, task: Task, status: TaskStatus) -> None:
-        """Give a pod another state."""
+        """Set a pod's state."""
         subjob = self.subjobs[task.subjob]
         self.take(task)
         subjob.take(task)
@@ -259,7 +259,7 @@ class Job(Tally):
         return self.default_subjob()
 
     def default_subjob(self) -> SubJob:
-        """Give the sub-group of the pods that no policy speaks of."""
+        """Give the sub-group of the pods that no policy matches."""
         found = self.subjobs.get(self.key)
         if found is None:
             found = self.subjobs[self.key] = SubJob(
@@ -276,22 +276,22 @@ class Job(Tally):
 
     @property
     def pending(self) -> bool:
-        """Whether the queue has not let the group in."""
+        """Whether the group is not yet enqueued."""
         return self.phase in (PodGroupPhase.PENDING, PodGroupPhase.NONE)
 
     @property
     def is_ready(self) -> bool:
-        """Whether enough pods have a place."""
+        """Whether enough pods are allocated."""
         return self.ready + self.waiting_best_effort >= self.min_available
 
     @property
     def is_pipelined(self) -> bool:
-        """Whether enough pods have, or wait for, a place."""
+        """Whether enough pods are allocated or pipelined."""
         return self.waiting + self.ready + self.waiting_best_effort >= self.min_available
 
     @property
     def is_starving(self) -> bool:
-        """Whether fewer pods than the minimum have, or wait for, a place."""
+        """Whether fewer pods than the minimum are allocated or pipelined."""
         return self.waiting + self.ready < self.min_available
 
     def roles_met(self, statuses: Iterable[TaskStatus], *, best_effort: bool = True) -> bool:
@@ -316,7 +316,7 @@ class Job(Tally):
         return counts
 
     def roles_valid(self) -> bool:
-        """Whether every role has enough pods at all."""
+        """Whether every role has enough pods in any state."""
         if not self.enforces_roles:
             return True
         counts = self.by_role(VALID, best_effort=False)
@@ -331,7 +331,7 @@ class Job(Tally):
         return self._subjobs_met(lambda subjob: subjob.is_ready)
 
     def subjobs_pipelined(self) -> bool:
-        """Whether enough sub-groups have, or wait for, their places."""
+        """Whether enough sub-groups are pipelined."""
         return self._subjobs_met(lambda subjob: subjob.is_pipelined)
 
     def _subjobs_met(self, holds: Callable[[SubJob], bool]) -> bool:
@@ -345,27 +345,27 @@ class Job(Tally):
 
     @property
     def with_topology(self) -> bool:
-        """Whether the group or a sub-group says how near its pods are to be."""
+        """Whether the group or a sub-group has a topology requirement."""
         return self.topology is not None or any(subjob.topology is not None for subjob in self.subjobs.values())
 
     @property
     def hard_topology(self) -> bool:
-        """Whether the group or a sub-group insists on nearness."""
+        """Whether the group or a sub-group has a hard topology requirement."""
         own = self.topology is not None and self.topology.hard
         return own or any(each.topology is not None and each.topology.hard for each in self.subjobs.values())
 
     # --- room -------------------------------------------------------------------------------------------------------
 
     def minimum(self) -> Amounts:
-        """Give the resources that the group says it needs to start."""
+        """Give the minimum resources of the group."""
         return Amounts() if self.min_resources is None else self.min_resources.copy()
 
     def elastic(self) -> Amounts:
-        """Give what it has beyond that."""
+        """Give its allocated resources beyond the minimum."""
         return amounts.exceeded(self.allocated, self.minimum())
 
     def without_gated(self, wanted: Amounts) -> Amounts:
-        """Take off what pods behind gates of others ask for; never below zero."""
+        """Subtract the requests of pods with foreign scheduling gates; never below zero."""
         gated = amounts.total(task.request for task in self.members.values() if task.foreign_gates)
         if gated.empty:
             return wanted
@@ -378,7 +378,7 @@ class Job(Tally):
         return result
 
     def still_inqueue(self) -> Amounts:
-        """Give what is left of its minimum when what it has is taken off."""
+        """Give its minimum less its allocated resources."""
         minimum, result = self.minimum(), Amounts()
         result.cpu = max(minimum.cpu - self.allocated.cpu, 0.0)
         result.memory = max(minimum.memory - self.allocated.memory, 0.0)
@@ -396,7 +396,7 @@ class Job(Tally):
         return {self.members[uid].role for uid in self.fit_errors if self.members[uid].subjob == subjob}
 
     def may_go_on(self, subjob_uid: str) -> bool:
-        """Whether other pods may still complete the group after one found no node."""
+        """Whether other pods can still complete the group after one found no node."""
         if self.min_available == len(self.members):
             return False
         subjob = self.subjobs.get(subjob_uid)
@@ -439,7 +439,7 @@ class Policy:
         self.topology: Final = None if topology is None else Topology(topology, tree)
 
     def values_of(self, task: Task) -> list[str]:
-        """Give the label values that name a pod's sub-group; none if the policy does not speak of the pod."""
+        """Give the label values that name a pod's sub-group; none if the policy does not match the pod."""
         if self.selector is not None and not self.selector.matches(task.labels):
             return []
         values = [task.labels.get(key, "") for key in self.keys]

@@ -1,7 +1,8 @@
-"""All nodes of a session as columns: what they offer, what is free now, and what will be when leaving pods are gone.
+"""All nodes of a session as columns: allocatable, idle, and future idle resources (after terminating pods have
+ended).
 
-Rows are nodes in the order of their names, the rows of the `Cluster` that filters and scores of the stock scheduler
-work on. A pod that holds a place which is not free yet counts as pipelined and takes nothing of what is idle.
+Rows are nodes in the order of their names, the same as in the `Cluster` of the stock scheduler's filters and scores.
+A pipelined pod takes no idle resources.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ from rota.scheduler.batch.amounts import CPU, EPSILON, MEMORY, PODS, Amounts
 from rota.scheduler.batch.statuses import TaskStatus
 from rota.scheduler.batch.tasks import REVOCABLE_ZONE, Task
 
-#: Beside cpu and memory, which are compared whether they are asked for or not.
+#: Cpu and memory are compared even if they are not requested.
 _ALWAYS: Final = (CPU, MEMORY)
 
 
@@ -34,7 +35,7 @@ class NodeTable:
             for name in each.others:
                 self.dimensions.setdefault(name, len(self.dimensions))
         shape = len(self.dimensions), len(self.names)
-        #: Shape (D, N): what nodes offer, and which dimensions a node has at all.
+        #: Shape (D, N): allocatable resources, and which dimensions a node has.
         self.allocatable: FloatArray = np.zeros(shape)
         self.present: BoolArray = np.zeros(shape, dtype=np.bool_)
         for row, each in enumerate(offered):
@@ -45,13 +46,13 @@ class NodeTable:
         self.used: FloatArray = np.zeros(shape)
         self.releasing: FloatArray = np.zeros(shape)
         self.pipelined: FloatArray = np.zeros(shape)
-        #: By row, the most pods that the node takes.
+        #: By row, the maximum number of pods.
         self.most_pods: FloatArray = self._column(self.allocatable, PODS)
         #: By row, pods with the state that they are counted in.
         self.tasks: Final[list[dict[str, Task]]] = [{} for _ in self.names]
         self._counted: Final[list[dict[str, TaskStatus]]] = [{} for _ in self.names]
         self._vectors: dict[int, tuple[Amounts, list[tuple[int, float]]]] = {}
-        #: The rows that have changed, in order; readers remember how far they have read.
+        #: The changed rows, in order; readers keep their position.
         self.changes: Final[list[int]] = []
         self._future: FloatArray = self.idle.copy()
         self._future_seen = 0
@@ -62,19 +63,19 @@ class NodeTable:
     # --- rooms ------------------------------------------------------------------------------------------------------
 
     def column(self, name: str) -> FloatArray | None:
-        """Give what nodes offer of a resource; None if no node offers any."""
+        """Give the allocatable amounts of a resource; None if no node has it."""
         index = self.dimensions.get(name)
         return None if index is None else self.allocatable[index]
 
     def total(self) -> Amounts:
-        """Give what all nodes offer together."""
+        """Give the sum of all allocatable resources."""
         result = Amounts()
         for row in range(len(self.names)):
             result.add(self.amounts(self.allocatable, row))
         return result
 
     def amounts(self, table: FloatArray, row: int) -> Amounts:
-        """Give one node's part of a table."""
+        """Give one node's column of a table."""
         result = Amounts(float(table[0, row]), float(table[1, row]))
         for name, index in self.dimensions.items():
             if index > 1 and (self.present[index, row] or table[index, row]):
@@ -82,7 +83,7 @@ class NodeTable:
         return result
 
     def sum_over(self, table: FloatArray, rows: Iterable[int]) -> Amounts:
-        """Add up some nodes' parts of a table."""
+        """Add up some nodes' columns of a table."""
         result = Amounts()
         for row in rows:
             result.add(self.amounts(table, row))
@@ -90,7 +91,7 @@ class NodeTable:
 
     @property
     def future(self) -> FloatArray:
-        """What will be free: shape (D, N), to be read at once."""
+        """Future idle resources: shape (D, N), valid until the next change."""
         if self._future_seen < len(self.changes):
             rows = list(set(self.changes[self._future_seen :]))
             self._future[:, rows] = self.idle[:, rows] + self.releasing[:, rows] - self.pipelined[:, rows]
@@ -98,7 +99,7 @@ class NodeTable:
         return self._future
 
     def future_of(self, row: int) -> Amounts:
-        """Give what will be free on one node."""
+        """Give the future idle resources of one node."""
         table = self.idle[:, row] + self.releasing[:, row] - self.pipelined[:, row]
         result = Amounts(float(table[0]), float(table[1]))
         for name, index in self.dimensions.items():
@@ -107,7 +108,7 @@ class NodeTable:
         return result
 
     def fits(self, request: Amounts, table: FloatArray, rows: Rows) -> BoolArray:
-        """Say for each row whether a request fits the room in a table."""
+        """Give for each row whether a request fits the amounts of a table."""
         fitting: BoolArray = np.ones(table[0, rows].shape, dtype=np.bool_)
         for index, amount in self.vector(request):
             if index < 0:
@@ -165,7 +166,7 @@ class NodeTable:
         self._shift(task.request, row, task.status, 1.0)
 
     def touch(self, row: int) -> None:
-        """Note that what is known of a node has changed."""
+        """Record that a node has changed."""
         self.changes.append(row)
 
     def _shift(self, request: Amounts, row: int, status: TaskStatus, sign: float) -> None:

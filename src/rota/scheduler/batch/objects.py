@@ -1,4 +1,4 @@
-"""The shapes of groups, queues and their neighbours: what sessions read of them, checked before they are read.
+"""The types of groups, queues and related objects: the fields that sessions read, validated before use.
 
 A mismatch is a `MalformedObjectError` that names the path. Fields that sessions do not read are not looked at.
 """
@@ -25,7 +25,7 @@ Quantities = dict[str, str | Int64 | float]
 
 
 class Topology(View, frozen=True):
-    """How near pods have to be to each other."""
+    """The network topology requirement of pods."""
 
     mode: Literal["", "hard", "soft"] | None = None
     highestTierAllowed: Int32 | None = None
@@ -44,7 +44,7 @@ class SubGroupPolicy(View, frozen=True):
 
 
 class PodGroupSpec(View, frozen=True):
-    """What a group asks for."""
+    """The spec of a group."""
 
     queue: str | None = None
     priorityClassName: str | None = None
@@ -56,7 +56,7 @@ class PodGroupSpec(View, frozen=True):
 
 
 class PodGroupStatus(View, frozen=True):
-    """How far a group is."""
+    """The status of a group."""
 
     phase: Literal["", "Pending", "Inqueue", "Running", "Unknown", "Completed"] | None = None
 
@@ -70,13 +70,13 @@ class PodGroup(View, frozen=True):
 
 
 class Guarantee(View, frozen=True):
-    """What is kept for a queue."""
+    """The guaranteed resources of a queue."""
 
     resource: Quantities | None = None
 
 
 class GroupTerms(View, frozen=True):
-    """Groups of nodes that a queue must or would rather use, or not use."""
+    """Required and preferred node groups of a queue."""
 
     requiredDuringSchedulingIgnoredDuringExecution: list[str] | None = None
     preferredDuringSchedulingIgnoredDuringExecution: list[str] | None = None
@@ -90,7 +90,7 @@ class QueueAffinity(View, frozen=True):
 
 
 class QueueSpec(View, frozen=True):
-    """What a queue may have."""
+    """The spec of a queue."""
 
     weight: Int32 | None = None
     priority: Int32 | None = None
@@ -109,7 +109,7 @@ class QueueStatus(View, frozen=True):
 
 
 class Queue(View, frozen=True):
-    """A line of groups, and its part of the cluster."""
+    """A queue of groups, and its share of the cluster."""
 
     metadata: ObjectMeta
     spec: QueueSpec | None = None
@@ -152,7 +152,7 @@ class Member(View, frozen=True):
 
 
 class HyperNodeSpec(View, frozen=True):
-    """What a domain holds."""
+    """The members of a domain."""
 
     tier: Int32 | None = None
     tierName: str | None = None
@@ -160,14 +160,14 @@ class HyperNodeSpec(View, frozen=True):
 
 
 class HyperNode(View, frozen=True):
-    """Nodes that are near each other."""
+    """A network domain of nodes."""
 
     metadata: ObjectMeta
     spec: HyperNodeSpec | None = None
 
 
 class QuotaStatus(View, frozen=True):
-    """What a namespace may have and has."""
+    """The limits and the usage of a namespace."""
 
     hard: Quantities | None = None
     used: Quantities | None = None
@@ -202,7 +202,7 @@ class DisruptionBudget(View, frozen=True):
 
 
 class NodeCondition(View, frozen=True):
-    """One thing that is known of a node."""
+    """A condition of a node."""
 
     type: str
     status: str
@@ -264,7 +264,7 @@ _TIMES: Final = (("metadata", "creationTimestamp"), ("metadata", "deletionTimest
 
 
 def check(section: str, document: Mapping[str, Any], path: str) -> None:
-    """Check an object before it is read."""
+    """Validate an object."""
     objects.read(document, KINDS[section], path=path)
     for fields in _QUANTITIES.get(section, ()):
         for name, quantity in (_at(document, fields) or {}).items():

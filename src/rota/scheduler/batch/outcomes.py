@@ -1,4 +1,4 @@
-"""What came of a session: bindings, evictions, places that are held, and what is said of every group and pod."""
+"""The outcome of a session: bindings, evictions, reservations, and conditions of every group and pod."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,14 +34,14 @@ class Outcome:
     binds: Mapping[str, str]
     evicts: tuple[str, ...]
     pipelined: Mapping[str, str]
-    #: Pods that have a free place but whose group is not complete.
+    #: Allocated pods whose group is not complete.
     held: Mapping[str, str]
     #: By group.
     phases: Mapping[str, str]
     conditions: Mapping[str, Condition]
     #: ("bind", pod, node) and ("evict", pod, reason), in order.
     order: tuple[tuple[str, str, str], ...] = ()
-    #: By pod that was not bound: reason, message, and the node that room is made on.
+    #: By pod that was not bound: reason, message, and the nominated node.
     pods: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -114,12 +114,12 @@ def _phase(job: Job, *, unschedulable: bool) -> str:
 
 
 def _leaving_nodes(job: Job) -> int:
-    """Count the pods that are on a node still, and on their way out."""
+    """Count the terminating pods on nodes."""
     return sum(bool(task.node) for task in job.of(TaskStatus.RELEASING).values())
 
 
 def _leaving(job: Job) -> bool:
-    """Whether a group is short of pods only because some are on their way out, and none is to follow."""
+    """Whether a group lacks pods only because some are terminating, without successors."""
     if job.is_ready or job.of(TaskStatus.PENDING) or job.of(TaskStatus.PIPELINED):
         return False
     running = job.count(SCHEDULED) - len(job.of(TaskStatus.FAILED))

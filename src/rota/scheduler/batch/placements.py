@@ -1,8 +1,9 @@
-"""The pods of a session as filters and scores see them: what is placed counts at once, but its affinity not for all.
+"""The pods of a session as filters and scores see them: a placed pod counts at once, but its affinity not for all
+pods.
 
-Volcano lists the nodes with pods that have affinity when a session opens, and goes by these lists until it closes. A
-pod that is placed on another node keeps others away only from the next session on, and its preferences are known only
-to pods that have preferences themselves: for those, all nodes are looked at.
+Volcano lists the nodes with pods that have affinity when a session opens, and uses these lists until it closes. The
+anti-affinity of a pod that is placed on another node takes effect only in the next session, and its preferences only
+for pods that have preferences themselves: for those, all nodes are evaluated.
 """
 
 from dataclasses import replace
@@ -46,7 +47,7 @@ class Placements:
         self._cluster.remove_pod(task.uid)
 
     def prepare(self, task: Task) -> None:
-        """Show a pod that is to be placed the preferences that it knows of."""
+        """Show or hide preferences for the next pod to be placed."""
         shape = task.info.shape
         wanted = bool(shape.preferred_affinity or shape.preferred_anti_affinity)
         if wanted == self._open:

@@ -1,7 +1,7 @@
-"""What a plugin of batch scheduling may do: every method is optional, and a configuration can switch each off.
+"""The plugin interface of batch scheduling: every method is optional, and a configuration can disable each.
 
-A plugin is built for one session. The base class answers nothing; the session asks only the methods that a plugin
-overrides. How answers of several plugins are combined is in `sessions`.
+A plugin is built for one session. The session calls only the methods that a plugin overrides. `sessions` combines
+the results of several plugins.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from rota.scheduler.batch.verdicts import Verdicts
 
 
 class Vote(IntEnum):
-    """An opinion that may be withheld."""
+    """A vote, which may be an abstention."""
 
     REJECT = -1
     ABSTAIN = 0
@@ -26,7 +26,7 @@ class Vote(IntEnum):
 
 
 class Purpose(StrEnum):
-    """Why domains are searched."""
+    """The purpose of a search for domains."""
 
     ALLOCATE = "Allocate"
     EVICT = "Evict"
@@ -40,7 +40,7 @@ class Eviction(StrEnum):
 
 
 class Trial:
-    """One plugin's part in a trial on one node; nothing of it reaches the session."""
+    """One plugin's part in a dry run on one node; it does not change the session."""
 
     def remove(self, other: Task) -> bool:
         """Count another pod out; no ends the trial."""
@@ -59,12 +59,12 @@ class Trial:
         return True
 
 
-#: The victims that a plugin agrees to; None is no opinion.
+#: The victims that a plugin accepts; None is an abstention.
 Victims = list[Task] | None
 
 
 class BatchPlugin:
-    """A plugin without opinions."""
+    """A plugin that abstains from everything."""
 
     name: ClassVar[str]
     #: The arguments that the plugin takes, by name; a name that ends in "." stands for all that begin so.
@@ -79,7 +79,7 @@ class BatchPlugin:
         """Read the state of the session."""
 
     def offers(self, method: str) -> bool:
-        """Whether the plugin has an opinion at all, now that it has read the state."""
+        """Whether the plugin is active for this state."""
         return getattr(type(self), method) is not getattr(BatchPlugin, method)
 
     # --- order: below 0 if the first goes first ---------------------------------------------------------------------
@@ -101,7 +101,7 @@ class BatchPlugin:
         raise NotImplementedError
 
     def victim_queue_order(self, left: Queue, right: Queue, asking: Queue) -> float:
-        """Compare two queues that have to give something to a third."""
+        """Compare two queues from which a third reclaims."""
         raise NotImplementedError
 
     # --- groups -----------------------------------------------------------------------------------------------------
@@ -115,19 +115,19 @@ class BatchPlugin:
         raise NotImplementedError
 
     def job_pipelined(self, job: Job) -> Vote:
-        """Whether a group may hold places that are not free yet."""
+        """Whether a group may be pipelined."""
         raise NotImplementedError
 
     def job_starving(self, job: Job) -> bool:
-        """Whether a group may make others leave."""
+        """Whether a group may preempt others."""
         raise NotImplementedError
 
     def job_enqueueable(self, job: Job) -> Vote:
-        """Whether a queue lets a group in."""
+        """Whether a group may be enqueued."""
         raise NotImplementedError
 
     def job_enqueued(self, job: Job) -> None:
-        """Take note that a group was let in."""
+        """Called when a group was enqueued."""
         raise NotImplementedError
 
     def subjob_ready(self, subjob: SubJob) -> bool:
@@ -135,61 +135,61 @@ class BatchPlugin:
         raise NotImplementedError
 
     def subjob_pipelined(self, subjob: SubJob) -> Vote:
-        """Whether a sub-group may hold places that are not free yet."""
+        """Whether a sub-group may be pipelined."""
         raise NotImplementedError
 
     # --- queues -----------------------------------------------------------------------------------------------------
 
     def overused(self, queue: Queue) -> bool:
-        """Whether a queue has all that it deserves."""
+        """Whether a queue has reached its deserved share."""
         raise NotImplementedError
 
     def allocatable(self, queue: Queue, task: Task) -> bool:
-        """Whether a queue may give a pod what it asks for."""
+        """Whether a queue may allocate a pod's request."""
         raise NotImplementedError
 
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
-        """Whether a queue may take from others for these pods."""
+        """Whether a queue may reclaim from others for these pods."""
         raise NotImplementedError
 
     # --- victims ----------------------------------------------------------------------------------------------------
 
     def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
-        """Choose pods that may leave for another of their queue."""
+        """Choose victims for a pod of the same queue."""
         raise NotImplementedError
 
     def reclaimable(self, reclaimer: Task, candidates: list[Task]) -> Victims:
-        """Choose pods that may leave for another queue."""
+        """Choose victims for a pod of another queue."""
         raise NotImplementedError
 
     def evictable(self, kind: Eviction, candidates: list[Task]) -> Victims:
-        """Choose pods that may leave with their gang."""
+        """Choose victims that are evicted with their gang."""
         raise NotImplementedError
 
     def victim_tasks(self, running: list[Task]) -> list[Task]:
-        """Choose pods that have to leave whoever comes."""
+        """Choose pods to evict independent of any preemptor."""
         raise NotImplementedError
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 
     def pre_predicate(self, task: Task) -> str | None:
-        """Prepare to judge nodes for a pod; a reason ends the search."""
+        """Prepare filtering for a pod; a reason ends the search."""
         raise NotImplementedError
 
     def predicate(self, task: Task, rows: BoolArray) -> Verdicts | None:
-        """Judge nodes for a pod; rows that are not asked about may be judged, too."""
+        """Filter nodes for a pod; the result may include other rows."""
         raise NotImplementedError
 
     def node_order(self, task: Task, rows: IndexArray) -> FloatArray:
-        """Rate nodes one by one."""
+        """Score nodes one by one."""
         raise NotImplementedError
 
     def batch_node_order(self, task: Task, rows: IndexArray) -> FloatArray:
-        """Rate nodes in comparison."""
+        """Score nodes in comparison."""
         raise NotImplementedError
 
     def hypernode_order(self, subjob: SubJob, hypernodes: Sequence[str]) -> Mapping[str, float]:
-        """Rate domains for a sub-group."""
+        """Score domains for a sub-group."""
         raise NotImplementedError
 
     def job_gradients(self, job: Job, root: HyperNode, purpose: Purpose) -> list[list[HyperNode]]:
@@ -201,21 +201,21 @@ class BatchPlugin:
         raise NotImplementedError
 
     def trial(self, task: Task, row: int) -> "Trial":
-        """Begin a trial: what if pods left a node for this pod?"""
+        """Begin a dry run of evictions on a node for this pod."""
         raise NotImplementedError
 
     # --- ledgers ----------------------------------------------------------------------------------------------------
 
     def on_allocate(self, task: Task) -> None:
-        """Take note that a pod has, or holds, a place."""
+        """Called when a pod was allocated or pipelined."""
         raise NotImplementedError
 
     def on_deallocate(self, task: Task) -> None:
-        """Take note that a pod gave its place up."""
+        """Called when a pod was deallocated."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Take note of the end of the session."""
+        """Called at the end of the session."""
 
     def report(self) -> Mapping[str, Any]:
         """Give the plugin's figures, for explanations."""

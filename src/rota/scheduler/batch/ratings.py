@@ -1,4 +1,4 @@
-"""Ratings of nodes that are kept: a pod like the last one needs only the nodes rated that have changed since."""
+"""Cached scores of nodes: for a pod of the same shape only changed nodes are scored again."""
 
 from collections.abc import Callable
 from typing import Final
@@ -14,7 +14,7 @@ Rating = Callable[[Task, IndexArray], FloatArray]
 
 
 class RatingCache:
-    """What one plugin said of all nodes, by the shape of pods.
+    """The scores of one plugin for all nodes, by pod shape.
 
     Only for plugins whose rating of a node depends on the pod's shape and on that node alone.
     """

@@ -35,7 +35,7 @@ from rota.scheduler.batch.sessions import Session, State
 
 
 class Action(Protocol):
-    """Something that a session does."""
+    """An action of a session."""
 
     def run(self) -> None:
         """Do it."""
@@ -72,7 +72,7 @@ KNOWN: Final = Known({name: action.arguments for name, action in ACTIONS.items()
 
 
 def run(state: State, configuration: BatchConfiguration) -> Session:
-    """Do all actions of a configuration on a state, once."""
+    """Run all actions of a configuration on a state, once."""
     session = Session(state, configuration)
     for name in configuration.actions:
         action: Action = ACTIONS[name](session)

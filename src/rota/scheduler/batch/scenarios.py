@@ -1,4 +1,4 @@
-"""Situations of batch scheduling written down: a configuration, objects and a time as JSON, and what would be done."""
+"""Scenarios of batch scheduling: a configuration, objects and a time as JSON, and the decision."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -41,7 +41,7 @@ def from_dump(objects: Iterable[tuple[str, Mapping[str, Any]]], *, conf: str, no
 
 
 def decide(document: Mapping[str, Any]) -> Outcome:
-    """Do one session on what a scenario describes."""
+    """Run one session on a scenario."""
     text = document.get("conf", conf.DEFAULT)
     if not isinstance(text, str):
         raise MalformedObjectError("conf", "expected a text")

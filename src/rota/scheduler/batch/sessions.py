@@ -1,9 +1,9 @@
-"""One pass: the state, the plugins of a configuration, and how their answers are combined.
+"""A session: the state, the plugins of a configuration, and the combination of their results.
 
 Order: the first plugin that makes a difference decides. Votes: a rejection decides at once, a permission ends with the
 tier. Victims: inside a tier a pod must be on every list, and the first tier that ends with some pods decides alone; a
-plugin that names none ends its tier, while lists without a common pod let the next plugin of the tier begin anew.
-Ratings are added up.
+plugin that names none ends its tier, while after lists without a common pod the next plugin of the tier starts a new
+list. Scores are added up.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from rota.scheduler.batch.tasks import Task, precedes
 from rota.scheduler.batch.verdicts import ErrorCache, Verdicts
 from rota.scheduler.framework.status import Code
 
-#: The switch that each method of a plugin hangs on; None if there is none.
+#: The switch that enables each method of a plugin; None if there is none.
 _SWITCH_OF: Final[Mapping[str, str | None]] = {
     "job_order": "enableJobOrder",
     "queue_order": "enableQueueOrder",
@@ -168,7 +168,7 @@ class Session:
         return left.uid < right.uid
 
     def victim_queue_before(self, left: Queue, right: Queue, asking: Queue) -> bool:
-        """Whether a queue has to give before another."""
+        """Whether a queue is reclaimed from before another."""
         for compare in self._flat["victim_queue_order"]:
             difference = compare(left, right, asking)
             if difference:
@@ -176,7 +176,7 @@ class Session:
         return not self.queue_before(left, right)
 
     def victims_in_order(self, victims: Iterable[Task], asking: Task) -> PriorityQueue[Task]:
-        """Give victims so that those that hurt least come first."""
+        """Give victims in eviction order."""
         asking_job = self.jobs[asking.job]
 
         def before(left: Task, right: Task) -> bool:
@@ -206,11 +206,11 @@ class Session:
         return all(check(job) for check in self._flat["job_ready"])
 
     def pipelined(self, job: Job) -> bool:
-        """Whether a group may hold places that are not free yet."""
+        """Whether a group may be pipelined."""
         return self._voted("job_pipelined", job)
 
     def starving(self, job: Job) -> bool:
-        """Whether a group may make others leave: the first tier that has an opinion decides."""
+        """Whether a group may preempt others: the first tier that does not abstain decides."""
         for tier in self._tiers["job_starving"]:
             if tier:
                 return all(check(job) for check in tier)
@@ -221,20 +221,20 @@ class Session:
         return all(check(subjob) for check in self._flat["subjob_ready"]) if job.policies else self.ready(job)
 
     def subjob_pipelined(self, job: Job, subjob: SubJob) -> bool:
-        """Whether a sub-group may hold places that are not free yet."""
+        """Whether a sub-group may be pipelined."""
         return self._voted("subjob_pipelined", subjob) if job.policies else self.pipelined(job)
 
     def enqueueable(self, job: Job) -> bool:
-        """Whether its queue lets a group in."""
+        """Whether a group may be enqueued."""
         return self._voted("job_enqueueable", job)
 
     def enqueued(self, job: Job) -> None:
-        """Tell plugins that a group was let in."""
+        """Tell plugins that a group was enqueued."""
         for tell in self._flat["job_enqueued"]:
             tell(job)
 
     def overused(self, queue: Queue) -> bool:
-        """Whether a queue has all that it deserves."""
+        """Whether a queue has reached its deserved share."""
         return any(check(queue) for check in self._flat["overused"])
 
     def allocatable(self, queue: Queue, task: Task) -> bool:
@@ -242,7 +242,7 @@ class Session:
         return all(check(queue, task) for check in self._flat["allocatable"])
 
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
-        """Whether a queue may take from others for these pods."""
+        """Whether a queue may reclaim from others for these pods."""
         return all(check(queue, tasks) for check in self._flat["preemptive"])
 
     def _voted(self, name: str, subject: Job | SubJob) -> bool:
@@ -260,15 +260,15 @@ class Session:
     # --- victims ----------------------------------------------------------------------------------------------------
 
     def preemptable(self, preemptor: Task, candidates: list[Task]) -> list[Task]:
-        """Choose pods that may leave for another of their queue."""
+        """Choose victims for a pod of the same queue."""
         return self._agreed("preemptable", preemptor, candidates)
 
     def reclaimable(self, reclaimer: Task, candidates: list[Task]) -> list[Task]:
-        """Choose pods that may leave for another queue."""
+        """Choose victims for a pod of another queue."""
         return self._agreed("reclaimable", reclaimer, candidates)
 
     def evictable(self, kind: Eviction, candidates: list[Task]) -> list[Task]:
-        """Choose pods that may leave with their gang."""
+        """Choose victims that are evicted with their gang."""
         return self._agreed("evictable", kind, candidates)
 
     def _agreed(self, name: str, asking: Task | Eviction, candidates: list[Task]) -> list[Task]:
@@ -291,7 +291,7 @@ class Session:
         return []
 
     def victim_tasks(self, running: list[Task]) -> list[Task]:
-        """Choose pods that have to leave whoever comes: the first tier that names some decides."""
+        """Choose pods to evict independent of any preemptor: the first tier that names some decides."""
         for tier in self._tiers["victim_tasks"]:
             found: dict[str, Task] = {}
             for choose in tier:
@@ -311,7 +311,7 @@ class Session:
         return None
 
     def judge(self, task: Task, rows: BoolArray) -> Verdicts:
-        """Judge nodes for a pod: of each node, the first plugin that refuses it is heard."""
+        """Filter nodes for a pod: the first plugin that refuses a node gives the reason."""
         result = Verdicts(len(rows))
         left = rows
         for ask in self._flat["predicate"]:
@@ -322,7 +322,7 @@ class Session:
         return result
 
     def judge_room(self, task: Task, rows: BoolArray) -> Verdicts:
-        """Judge nodes for a pod that cannot evict: first whether it will fit."""
+        """Filter nodes for a pod that cannot evict: first by future idle resources."""
         return self._judge_fitting(task, rows, self.judge)
 
     def judge_final_room(self, task: Task, rows: BoolArray) -> Verdicts:
@@ -365,12 +365,12 @@ class Session:
         *,
         cached: bool = True,
     ) -> tuple[BoolArray, FitErrors | None]:
-        """Find the nodes that will do, or why there are none."""
+        """Find the feasible nodes, or why there are none."""
         key = (task.job, task.role) if cached and task.role else None
         return cache.search(key, rows, lambda asked: judge(task, asked))
 
     def open_rows(self, task: Task) -> BoolArray:
-        """Give the nodes that are not known to be beyond remedy for a pod."""
+        """Give the nodes where evictions may still help a pod."""
         rows = np.ones(len(self.nodes), dtype=np.bool_)
         errors = self.jobs[task.job].fit_errors.get(task.uid)
         if errors is not None and len(errors.unresolvable):
@@ -430,7 +430,7 @@ class Session:
         return Statement(self)
 
     def shift(self, task: Task, status: TaskStatus) -> None:
-        """Give a pod another state."""
+        """Set a pod's state."""
         self.jobs[task.job].move(task, status)
 
     def place(self, task: Task, node: str, status: TaskStatus) -> None:
@@ -442,7 +442,7 @@ class Session:
             tell(task)
 
     def withdraw(self, task: Task) -> None:
-        """Take a pod off its node again."""
+        """Remove a pod from its node again."""
         self.jobs[task.job].move(task, TaskStatus.PENDING)
         self.nodes.remove(task, task.node)
         for tell in self._flat["on_deallocate"]:
@@ -451,7 +451,7 @@ class Session:
         task.topology_node = ""
 
     def release(self, task: Task, *, room: bool = True) -> None:
-        """Count a pod as leaving; without room, its place is not given to another in this session."""
+        """Count a pod as terminating; without room, its resources are not reused in this session."""
         self.jobs[task.job].move(task, TaskStatus.RELEASING)
         if room:
             self.nodes.update(task)
@@ -461,7 +461,7 @@ class Session:
             tell(task)
 
     def reinstate(self, task: Task) -> None:
-        """Count a leaving pod as running again."""
+        """Count a terminating pod as running again."""
         self.jobs[task.job].move(task, TaskStatus.RUNNING)
         self.nodes.update(task)
         for tell in self._flat["on_allocate"]:

@@ -1,4 +1,4 @@
-"""The state of a session, from objects as the API server has them."""
+"""Builds the state of a session from API objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -31,7 +31,7 @@ def build(
     now: float = 0.0,
     interner: PodInterner | None = None,
 ) -> State:
-    """Build a state; groups whose queue does not exist are left out, and pods without a group merely use room."""
+    """Build a state; groups without an existing queue are skipped, and pods without a group only use resources."""
     words = interner or PodInterner()
     table = NodeTable(node for node in nodes if _is_ready(node))
     cluster = Cluster()
@@ -72,7 +72,7 @@ def _jobs(groups: Objects, priority_classes: Objects, tree: HyperNodes) -> Itera
 
 
 def _find_homes(jobs: Iterable[Job], tree: HyperNodes, nodes: NodeTable) -> None:
-    """Find out which domains groups are spread over already."""
+    """Find the domains that groups already use."""
     if not tree.ready:
         return
     for job in jobs:

@@ -1,7 +1,7 @@
-"""Moves that hold for the session at once and are kept or taken back together.
+"""Statements: operations that take effect in the session at once and are committed or discarded together.
 
-A move changes the pod's state, its node's room and the plugins' ledgers. Keeping a statement sends evictions and
-bindings out; a place that is not free yet is held for the rest of the session, and nothing is written for it.
+An operation changes the pod's state, its node's resources and the plugins' accounting. A commit sends evictions and
+bindings; a pipelined pod keeps its reservation until the end of the session, and nothing is written for it.
 """
 
 from collections.abc import Iterable
@@ -70,18 +70,18 @@ class Statement:
         return len(self.operations)
 
     def evict(self, task: Task, reason: str) -> None:
-        """Let a pod leave."""
+        """Evict a pod."""
         self._session.release(task)
         self.operations.append(Operation(_Kind.EVICT, task, task.node, reason, evicted_others=False))
 
     def pipeline(self, task: Task, node: str, *, evicted: bool) -> None:
-        """Hold a place for a pod that will be free."""
+        """Reserve future idle resources for a pod."""
         task.evicted_others = evicted
         self._session.place(task, node, TaskStatus.PIPELINED)
         self.operations.append(Operation(_Kind.PIPELINE, task, node, "", evicted))
 
     def allocate(self, task: Task, node: str) -> None:
-        """Give a pod a free place."""
+        """Allocate idle resources to a pod."""
         self._session.place(task, node, TaskStatus.ALLOCATED)
         self.operations.append(Operation(_Kind.ALLOCATE, task, node, "", evicted_others=False))
 
@@ -96,7 +96,7 @@ class Statement:
         self.operations = []
 
     def discard(self) -> None:
-        """Take everything back, the last move first."""
+        """Undo all operations, the last one first."""
         for operation in reversed(self.operations):
             task = operation.task
             task.last = Attempt(task.node, task.status, task.evicted_others)
@@ -112,7 +112,7 @@ class Statement:
         other.operations = []
 
     def replay(self, operations: Iterable[Operation]) -> None:
-        """Make moves again that were saved before they were taken back."""
+        """Repeat saved operations."""
         for operation in operations:
             operation.task.last = operation.last
             if operation.kind is _Kind.EVICT:

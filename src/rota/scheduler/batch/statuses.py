@@ -1,4 +1,4 @@
-"""Where a pod of a group stands in a session, and the sets of states that rules speak of."""
+"""The states of a pod in a session, and the sets of states that rules use."""
 
 from enum import StrEnum
 from typing import Final
@@ -8,16 +8,16 @@ class TaskStatus(StrEnum):
     """The state of one pod; the values are the names that messages use."""
 
     PENDING = "Pending"
-    #: Has a free place in this session, is not sent to binding yet.
+    #: Has idle resources in this session, binding not sent yet.
     ALLOCATED = "Allocated"
-    #: Holds a place that is not free yet.
+    #: Has reserved future idle resources.
     PIPELINED = "Pipelined"
     #: Was sent to binding in this session.
     BINDING = "Binding"
     #: Has a node and does not run yet.
     BOUND = "Bound"
     RUNNING = "Running"
-    #: On its way out.
+    #: Terminating.
     RELEASING = "Releasing"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -28,7 +28,7 @@ class TaskStatus(StrEnum):
 ALLOCATED: Final = frozenset({TaskStatus.BOUND, TaskStatus.BINDING, TaskStatus.RUNNING, TaskStatus.ALLOCATED})
 #: Counted for a group's minimum.
 READY: Final = ALLOCATED | {TaskStatus.SUCCEEDED}
-#: May be asked to leave by a preemptor of their queue.
+#: May be preempted by a pod of their queue.
 PREEMPTABLE: Final = frozenset({TaskStatus.BOUND, TaskStatus.RUNNING})
 #: Past the scheduler; bound just now does not count.
 SCHEDULED: Final = frozenset({TaskStatus.RUNNING, TaskStatus.BOUND, TaskStatus.FAILED, TaskStatus.SUCCEEDED})

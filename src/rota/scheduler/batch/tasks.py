@@ -13,7 +13,7 @@ PREEMPTABLE: Final = "volcano.sh/preemptable"
 REVOCABLE_ZONE: Final = "volcano.sh/revocable-zone"
 ROLE: Final = "volcano.sh/task-spec"
 PRIORITY: Final = "volcano.sh/task-priority"
-#: The only gate that batch scheduling itself takes away.
+#: The only scheduling gate that batch scheduling removes.
 QUEUE_GATE: Final = "scheduling.volcano.sh/queue-allocation-gate"
 
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -24,7 +24,7 @@ _NAME_PARTS: Final = 3
 
 @dataclass(slots=True)
 class Attempt:
-    """Where a pod stood before what had been decided for it was taken back."""
+    """The state of a pod in an operation that was undone."""
 
     node: str
     status: TaskStatus
@@ -70,7 +70,7 @@ class Task:
         self.name: Final[str] = info.name
         self.namespace: Final[str] = info.namespace
         self.key: Final = info.key
-        #: The key of the group, "" for a pod that merely uses room.
+        #: The key of the group, "" for a pod without a group.
         self.job: Final = job
         self.annotations: Final[Mapping[str, str]] = meta.get("annotations") or {}
         self.labels: Final[Mapping[str, str]] = meta.get("labels") or {}
@@ -90,7 +90,7 @@ class Task:
         self.subjob = ""
         #: Where the rest of the group is when nodes are rated for this pod.
         self.topology_node = ""
-        #: Whether others have to leave for the place that the pod holds.
+        #: Whether the pod's reservation depends on evictions.
         self.evicted_others = False
         self.last: Attempt | None = None
 
@@ -104,7 +104,7 @@ class Task:
 
     @property
     def preempts(self) -> bool:
-        """Whether the pod may make others leave."""
+        """Whether the pod may preempt others."""
         return self.info.shape.preemption_policy != "Never"
 
 

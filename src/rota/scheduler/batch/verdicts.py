@@ -1,4 +1,4 @@
-"""What filters say of all nodes: which refuse, why, and where evictions could not help."""
+"""Filter results for all nodes: which are refused, why, and where evictions cannot help."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Verdicts:
         self.reasons: dict[str, BoolArray] = {}
 
     def refuse(self, rows: BoolArray, code: Code, reason: str) -> None:
-        """Note a refusal on some rows."""
+        """Record a refusal of some rows."""
         self.refused |= rows
         if code in FINAL:
             self.final |= rows
