@@ -84,7 +84,7 @@ class Connection:
 class Lookout(asyncio.Protocol):
     """A stream of which only the numbers behind a mark are read: `"watched":"17"`.
 
-    `seen` hears of each number as it arrives. Taking the stream apart would cost several times what sending it does.
+    `seen` is called with each number. Parsing the stream would cost several times as much as sending it does.
     """
 
     #: Longer than a mark with its number.

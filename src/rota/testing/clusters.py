@@ -22,7 +22,7 @@ LAW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, Healt
 
 
 def make_node(name: str, *, labels: Mapping[str, str] | None = None, **allocatable: str) -> Document:
-    """Build a node of 4 cores, 16 GiB and 10 pods, unless told otherwise."""
+    """Build a node, by default of 4 cores, 16 GiB and 10 pods."""
     offered = {"cpu": "4", "memory": "16Gi", "pods": "10", **allocatable}
     return {
         "kind": "Node",

@@ -141,11 +141,11 @@ class SchedulingCluster(VirtualCluster):
         return Client(transport), transport
 
     async def add_node(self, name: str, *, labels: Mapping[str, str] | None = None, **allocatable: str) -> None:
-        """Create a node of 4 cores, 16 GiB and 10 pods, unless told otherwise."""
+        """Create a node, by default of 4 cores, 16 GiB and 10 pods."""
         await self.client.create(NODES, {"apiVersion": "v1", **make_node(name, labels=labels, **allocatable)})
 
     async def add_pod(self, name: str, **about: Any) -> Object:
-        """Create a pod of 100 millicores, unless told otherwise; see `clusters.make_pod`."""
+        """Create a pod, by default of 100 millicores; see `clusters.make_pod`."""
         pod = {"apiVersion": "v1", **make_pod(name, **about)}
         del pod["metadata"]["uid"]
         return await self.client.create(PODS, pod)
