@@ -1,6 +1,6 @@
 """Writing the status of a binding, of which several loops keep a part each.
 
-Conditions are one list, so that whoever writes one writes all: a write is made for the version that was read, and made
+Conditions are one list, so a write of one is a write of all: a write is made for the version that was read, and made
 again from the newest if another was faster.
 """
 

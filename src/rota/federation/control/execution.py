@@ -223,7 +223,7 @@ class _Session:
 
     @staticmethod
     def _reading(ordinal: int, manifest: Object, present: Object) -> dict[str, Any]:
-        """What is told of an object: its status as far as it is collected, and its health."""
+        """The reported state of an object: its collected status and its health."""
         group, _, version = str(manifest.get("apiVersion", "")).rpartition("/")
         found: dict[str, Any] = {
             "identifier": {

@@ -41,7 +41,7 @@ class Frame(Generic[K]):
         selection: Selection = EVERYTHING,
         indexers: Mapping[str, Indexer[Object]] | None = None,
     ) -> Cache[Object]:
-        """Have the changes of a collection told."""
+        """Subscribe to the changes of a collection."""
         informer = Informer[Object](
             Source(client=client, target=target, namespace=namespace, selection=selection),
             decode=shared_decoding.shared,

@@ -19,7 +19,7 @@ from rota.federation.placement.scheduler import Scheduler
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 
-#: After how long a binding that found no room is tried again, whatever happens.
+#: The longest time until an unschedulable binding is tried again.
 _AGAIN_S: Final = 10.0
 
 

@@ -1,4 +1,4 @@
-"""The accurate estimator: what the nodes of a cluster leave room for, with their labels and taints."""
+"""The accurate estimator: the free capacity of a cluster's nodes, with their labels and taints."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -21,7 +21,7 @@ def rooms(nodes: Iterable[Object], pods: Iterable[Object]) -> list[simulation.Ro
 
 
 def replicas(nodes: Sequence[simulation.Room], requirements: Object | None, assumed: Sequence[Object] = ()) -> int:
-    """How many replicas find room on all nodes together."""
+    """How many replicas fit all nodes together."""
     simulation.deduct(nodes, assumed)
     needed: Object = requirements or {}
     request, claim = amounts.read(needed.get("resourceRequest")), needed.get("nodeClaim")
@@ -29,7 +29,7 @@ def replicas(nodes: Sequence[simulation.Room], requirements: Object | None, assu
 
 
 def sets(nodes: Sequence[simulation.Room], components: Sequence[Object], assumed: Sequence[Object] = ()) -> int:
-    """How many complete sets of components find room, first fit."""
+    """How many complete sets of components fit, first fit."""
     simulation.deduct(nodes, assumed)
     return simulation.complete_sets(nodes, components, amounts.INT32_MAX)
 

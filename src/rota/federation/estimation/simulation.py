@@ -1,4 +1,4 @@
-"""First fit of components over nodes in a given order: how many complete sets find room.
+"""First fit of components over nodes in a given order: how many complete sets fit.
 
 What an incomplete set has taken stays taken, as upstream has it.
 """
@@ -37,7 +37,7 @@ def complete_sets(rooms: Sequence[Room], components: Iterable[Component], at_mos
 
 
 def deduct(rooms: Sequence[Room], assumed: Iterable[Mapping[str, Any]]) -> None:
-    """Take what work in flight will use, as far as there is room for it."""
+    """Subtract the resources of assumed workloads, as far as they fit."""
     for workload in assumed:
         components = workload.get("components") or ()
         if components:

@@ -1,4 +1,4 @@
-"""The general estimator: what a cluster's own summary of its resources leaves room for."""
+"""The general estimator: the free capacity by the cluster's resource summary."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias

@@ -9,7 +9,7 @@ class PlacementError(Exception):
 
 
 class Unschedulable(PlacementError):
-    """The clusters have too little room."""
+    """The clusters have too little capacity."""
 
 
 class SelectionError(PlacementError):

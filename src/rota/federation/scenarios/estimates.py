@@ -11,7 +11,7 @@ Object: TypeAlias = Mapping[str, Any]
 
 
 def estimate(scenario: Object) -> dict[str, Any]:
-    """How many replicas or sets a cluster has room for."""
+    """How many replicas or sets fit a cluster."""
     on = gates.from_names(scenario.get("featureGates"))
     assumed = tuple(scenario.get("assumed") or ()) if on.scheduling_overcommit_protection else ()
     kind = scenario["kind"]

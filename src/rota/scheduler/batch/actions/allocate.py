@@ -216,7 +216,7 @@ class Allocate:
         return None
 
     def _feasible(self, task: Task, rows: BoolArray, cache: ErrorCache) -> tuple[BoolArray, FitErrors | None]:
-        """Find nodes for a pod; the one that room was made on is looked at first."""
+        """Find nodes for a pod; the nominated node is tried first."""
         session, nodes = self._session, self._session.nodes
         nominated = nodes.rows.get(task.info.nominated_node) if task.info.nominated_node else None
         if nominated is not None and task.request.fits(nodes.future_of(nominated)):

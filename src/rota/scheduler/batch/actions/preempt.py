@@ -175,7 +175,7 @@ class Preempt:
         return True
 
     def _entitled(self, preemptor: Task) -> bool:
-        """Whether a pod may evict: by policy, and not while room that was made for it is about to be free."""
+        """Whether a pod may evict: by policy, and not while resources of its earlier victims are being freed."""
         session, nodes = self._session, self._session.nodes
         if not preemptor.preempts:
             return False

@@ -1,4 +1,4 @@
-"""shuffle: pods leave that plugins want to leave, whoever comes."""
+"""shuffle: evicts the pods that plugins select, independent of any preemptor."""
 
 from typing import ClassVar, Final
 
@@ -8,7 +8,7 @@ from rota.scheduler.batch.statuses import TaskStatus
 
 
 class Shuffle:
-    """Evictions for nobody in particular."""
+    """Evictions without a preemptor."""
 
     name: ClassVar[str] = "shuffle"
     arguments: ClassVar[dict[str, Argument]] = {}
