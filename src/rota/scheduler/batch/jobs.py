@@ -354,7 +354,7 @@ class Job(Tally):
         own = self.topology is not None and self.topology.hard
         return own or any(each.topology is not None and each.topology.hard for each in self.subjobs.values())
 
-    # --- room -------------------------------------------------------------------------------------------------------
+    # --- resources --------------------------------------------------------------------------------------------------
 
     def minimum(self) -> Amounts:
         """Give the minimum resources of the group."""

@@ -60,7 +60,7 @@ class NodeTable:
     def __len__(self) -> int:
         return len(self.names)
 
-    # --- rooms ------------------------------------------------------------------------------------------------------
+    # --- resources --------------------------------------------------------------------------------------------------
 
     def column(self, name: str) -> FloatArray | None:
         """Give the allocatable amounts of a resource; None if no node has it."""

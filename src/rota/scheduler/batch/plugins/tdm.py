@@ -95,7 +95,7 @@ class TimeDivision(BatchPlugin):
         return np.asarray(liked, dtype=np.float64) * MAX_SCORE
 
     def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
-        """Pods that may be sent away, on nodes that are not lent out, make room for those that may not."""
+        """Preemptable pods on nodes that are not revocable are evicted for pods that are not preemptable."""
         if preemptor.preemptable or preemptor.revocable_zone:
             return []
         nodes = self._session.nodes
