@@ -15,7 +15,7 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
 
@@ -26,12 +26,23 @@ ALWAYS: Final = INLINE_BYTES + 1
 #: These threads compete with the event loop for the interpreter; more of them make it slower and nothing faster.
 _THREADS: Final = 2
 
+_working: Final[set[asyncio.Future[Any]]] = set()
+
 
 async def run(work: Callable[[], _T], size_bytes: int) -> _T:
     """The result of `work`, whose input has this size; cancelling the wait does not stop the work."""
     if size_bytes <= INLINE_BYTES:
         return work()
-    return await asyncio.get_running_loop().run_in_executor(_threads(), _without_collections, work)
+    working = asyncio.get_running_loop().run_in_executor(_threads(), _without_collections, work)
+    _working.add(working)
+    working.add_done_callback(_working.discard)
+    return await working
+
+
+def is_working() -> bool:
+    """Whether work of this event loop is in a thread: a clock in virtual time must not move on before it is done."""
+    loop = asyncio.get_running_loop()
+    return any(one.get_loop() is loop for one in _working)
 
 
 @functools.cache

@@ -7,13 +7,18 @@
 import asyncio
 import heapq
 import itertools
-from collections.abc import Awaitable, Sized
+from collections.abc import Awaitable, Sequence, Sized
 from typing import Final, TypeVar
+
+from rota.kit import offload
 
 _T = TypeVar("_T")
 
 #: After so many iterations without an idle one, the tasks are considered to loop for ever.
 _ENDLESS: Final = 100_000
+#: Real time: timers of the event loop that are waited for, and how often to look.
+_SOON_S: Final = 0.03
+_LOOK_S: Final = 0.001
 
 
 class FakeClock:
@@ -86,15 +91,22 @@ class FakeClock:
         self._elapsed += seconds
 
     async def settle(self) -> None:
-        """Let every task that can run do so, without any time passing: until the event loop has nothing to run.
+        """Let every task that can run do so, without virtual time passing: until the event loop has nothing to run.
 
-        Of calls in threads and of answers on sockets only what has arrived counts.
+        It waits for work of `kit.offload` and for timers of the event loop that end within milliseconds, such as those
+        that gather changes for many watches. Of other calls in threads and of sockets only what has arrived counts.
         """
-        # The loop's own queue: no public interface shows whether it is idle. Entries in it are callbacks of this
+        loop = asyncio.get_running_loop()
+        # The loop's own queues: no public interface shows whether it is idle. Entries of `_ready` are callbacks of this
         # iteration or the next.
-        ready: Sized = vars(asyncio.get_running_loop())["_ready"]
+        ready: Sized = vars(loop)["_ready"]
+        timers: Sequence[asyncio.TimerHandle] = vars(loop)["_scheduled"]
         for _ in range(_ENDLESS):
             await asyncio.sleep(0)
-            if not ready:
+            if ready:
+                continue
+            soon = loop.time() + _SOON_S
+            if not offload.is_working() and not (timers and not timers[0].cancelled() and timers[0].when() <= soon):
                 return
+            await asyncio.sleep(_LOOK_S)
         raise RuntimeError(f"after {_ENDLESS} iterations of the event loop tasks still wake each other")
