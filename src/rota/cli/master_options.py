@@ -54,7 +54,7 @@ def master_options(command: _F) -> _F:
             metavar="LIST",
             default="*",
             show_default="all",
-            help="Controllers to run, separated by commas: * for all, -jobs to leave one out, '' for none.",
+            help="Controllers to run: '*' (all), '*,-jobs' (all but jobs), 'jobs,deployments' (only these), '' (none).",
         ),
         click.option(
             "--scheduler",

@@ -17,7 +17,10 @@ from rota.cli.scheduler_options import scheduler_options
         ("rota rebalance --dry-run", "show the moves, their reasons, and the utilization before and after"),
         ("rota rebalance --yes", "rebalance once"),
         ("rota rebalance --yes --every 300", "rebalance every five minutes, until interrupted"),
-        ("rota rebalance --dry-run --strategy compact --scheduler-config packing.yaml", "drain underutilized nodes"),
+        (
+            "rota rebalance --dry-run --strategy compact --scheduler-config packing.yaml",
+            "show which underutilized nodes could be emptied",
+        ),
         ("rota rebalance --dry-run --by usage", "use measured usage instead of requests"),
     ],
 )
@@ -102,8 +105,9 @@ def command(**given: Any) -> None:
     """Move pods to where the scheduler would place them now.
 
     A pod moves only if the scheduler would place it on another node with a strictly better score, and the move improves
-    the cluster; pods do not move back and forth. Disruption budgets are respected. Pods without a controller, pods of
-    DaemonSets, Jobs and pipelines, critical pods, and pods with the annotation rota.dev/rebalance: never stay.
+    the cluster; pods do not move back and forth. Disruption budgets are respected. These pods are never moved: pods
+    without a controller, pods of DaemonSets, Jobs and pipelines, critical pods, and pods with the annotation
+    rota.dev/rebalance=never.
     """
     from rota.cli.commands import rebalance_run  # noqa: PLC0415 - not needed to refuse an option
 

@@ -1,4 +1,7 @@
-"""All admission plugins of the server, in the order in which they run."""
+"""Admission plugins that change objects and those that look at cached kinds, in the order in which they run.
+
+The validating plugins that need other parts of the server are added in `apiserver.server.assembly`.
+"""
 
 from collections.abc import Mapping
 from ipaddress import IPv4Network
