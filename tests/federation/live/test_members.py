@@ -71,8 +71,13 @@ async def place(processes: tuple[FederationProcess, dict[str, MemberProcess], Pa
         control = await stack.enter_async_context(federation.client())
         members = {name: await stack.enter_async_context(client_of(folder / name / "kubeconfig")) for name in NAMES}
         for name in [meta.name(cluster) for cluster in (await control.list(kinds.CLUSTERS)).items]:
-            await until(control, kinds.CLUSTERS, name, is_ready)
+            await until(control, kinds.CLUSTERS, name, is_schedulable)
         yield Place(federation, masters, control, members)
+
+
+def is_schedulable(cluster: Object | None) -> bool:
+    """Whether the cluster is ready again after a test before this one, and its taints are gone."""
+    return is_ready(cluster) and not (cluster or {})["spec"].get("taints")
 
 
 def is_ready(cluster: Object | None) -> bool:
