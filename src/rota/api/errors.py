@@ -17,7 +17,7 @@ OBJECT_MODIFIED: Final = "the object has been modified; please apply your change
 FIELD_MANAGER_CONFLICT: Final = "FieldManagerConflict"
 RESOURCE_VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 UNEXPECTED_SERVER_RESPONSE: Final = "UnexpectedServerResponse"
-#: A long list with the same mistake in every item is told by its first ones.
+#: Of a long list with the same mistake in every item, only the first causes are reported.
 _MOST_CAUSES: Final = 500
 
 

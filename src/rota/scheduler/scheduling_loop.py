@@ -438,7 +438,7 @@ class SchedulingLoop:
 
 
 def _log_failure(pod: PodInfo, refusal: FitError) -> None:
-    """With the traceback of what a plugin raised; what the API refuses, or does not answer, is told in a line."""
+    """Log the traceback of an error in a plugin; an error of the API is logged in one line."""
     error = refusal.status.error
     if error is None or isinstance(error, ApiError | TransportError):
         log.warning("attempt failed", pod=pod.key, message=refusal.message)

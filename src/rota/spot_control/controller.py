@@ -237,7 +237,7 @@ class SpotController:
             # planning for a large cluster takes a while
             moves = [one for one in moves if one.target not in self._departures.tainted_nodes]
         except Exception as problem:  # an error here must not keep notices from being handled
-            log.exception("nobody could be sent back to spot machines", error=problem)
+            log.exception("pods not returned to spot nodes", error=problem)
         for move in moves:
             self._place_reservations.add(move.document, move.target)
         if moves:
