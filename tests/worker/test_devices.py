@@ -39,7 +39,7 @@ def devices(folder: Path, amount: int = 4, first: int = 0) -> Devices:
     return Devices(folder / "devices.ledger", allocatable={GPU: amount, "cpu": 4000}, first={GPU: first})
 
 
-def test_containers_are_told_which_are_theirs_and_what_they_name_themselves_stays(tmp_path: Path) -> None:
+def test_containers_get_their_devices_in_variables_unless_they_set_them(tmp_path: Path) -> None:
     row = devices(tmp_path, amount=2, first=2)
     got = row.given(a_launch("a"), a_pod("a", c=2))
     assert {got.env[name] for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")} == {"2,3"}
@@ -99,3 +99,52 @@ def test_no_device_is_assigned_twice(steps: list[tuple[int, str]], tmp_path_fact
             row.keep(held)
         assert len(set().union(*held.values())) == sum(len(one) for one in held.values())
     row.close()
+
+
+SHARE = "rota.dev/gpu-milli"
+
+
+def a_sharing_row(folder: Path, first: int = 0) -> Devices:
+    return Devices(folder / "devices.ledger", allocatable={GPU: 2, SHARE: 2000}, first={GPU: first})
+
+
+def a_bound_pod(uid: str, devices: str, **limits: str) -> dict[str, Any]:
+    spec = {"containers": [{"name": "c", "resources": {"limits": limits}}]}
+    metadata = {"uid": uid, "name": uid, "namespace": "default", "annotations": {"rota.dev/gpu-devices": devices}}
+    return {"metadata": metadata, "spec": spec}
+
+
+def test_pods_with_shares_get_the_device_of_their_binding_and_are_told_how_much_of_it(tmp_path: Path) -> None:
+    row = a_sharing_row(tmp_path, first=4)
+    one, two = (a_bound_pod(uid, "1", **{SHARE: "250"}) for uid in ("a", "b"))
+    got = row.given(a_launch("a"), one).env
+    assert (got["CUDA_VISIBLE_DEVICES"], got["ROTA_GPU_MILLI"], got["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]) == (
+        "5",
+        "250",
+        "25",
+    )
+    assert numbers(row.given(a_launch("b"), two)) == {5}
+
+
+def test_a_whole_device_is_not_given_while_a_pod_has_a_share_of_it_nor_the_other_way_round(tmp_path: Path) -> None:
+    row = a_sharing_row(tmp_path)
+    row.given(a_launch("a"), a_bound_pod("a", "0", **{SHARE: "250"}))
+    whole = a_bound_pod("b", "0", **{GPU: "1"})
+    with pytest.raises(LaunchError, match="0 free"):
+        row.given(a_launch("b"), whole)
+    row.release("a")
+    assert numbers(row.given(a_launch("b"), whole)) == {0}
+    with pytest.raises(LaunchError, match="still with a pod that ends"):
+        row.given(a_launch("c"), a_bound_pod("c", "0", **{SHARE: "250"}))
+
+
+def test_the_devices_of_a_binding_are_divided_among_the_containers_of_a_pod(tmp_path: Path) -> None:
+    row = a_sharing_row(tmp_path)
+    pod = a_pod("a", one=1, two=1)
+    pod["metadata"]["annotations"] = {"rota.dev/gpu-devices": "0,1"}
+    assert [numbers(row.given(a_launch("a", name), pod)) for name in ("one", "two")] == [{0}, {1}]
+
+
+def test_a_share_without_a_device_in_the_binding_waits_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="names no device"):
+        a_sharing_row(tmp_path).given(a_launch("a"), a_bound_pod("a", "", **{SHARE: "250"}))

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from rota.api import resources
 from rota.columns import allocation
 from rota.columns.arrays import CodeArray, IntArray, Rows
 from rota.columns.change_log import ChangeScope
@@ -23,8 +24,6 @@ from rota.scheduler.framework.plugin_interfaces import MAX_SCORE, PreFilterResul
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status
-
-TOO_MANY_PODS = "Too many pods"
 
 # Bits of a code: one for the number of pods, one for "more than the whole node has", then one per requested resource.
 _PODS, _BEYOND, _FIRST = 1, 2, 2
@@ -72,18 +71,17 @@ class NodeResourcesFit:
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Refuse a node that lacks a resource; the status names all of them."""
         wanted = state.read(self.name, Wanted)
-        code = _code(wanted, node)
+        code = _code(wanted, node, node.requested, node.pods_left)
         return self._status(wanted, code) if code else SUCCESS
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
         """A bit for every missing resource."""
-        crowded = cluster.pod_count[rows] >= cluster.allowed_pods[rows]
+        crowded = cluster.pods_left(rows) < 1
         refused, insufficient = crowded, []
         for name, amount in state.read(self.name, Wanted).amounts:
-            index = cluster.resource_index(name)
-            lacks = cluster.allocatable[index, rows] - cluster.requested[index, rows] < amount
+            lacks = cluster.free(name, rows) < amount
             refused = refused | lacks
-            insufficient.append((index, amount, lacks))
+            insufficient.append((cluster.resource_index(name), amount, lacks))
         if not refused.any():
             return None
         codes: CodeArray = crowded.astype(np.int64)
@@ -101,14 +99,19 @@ class NodeResourcesFit:
     ) -> Sequence[bool] | Status:
         """The other pods that can stay beside the pod, by sums alone."""
         wanted = state.read(self.name, Wanted)
-        allocatable, requested = node.allocatable, node.requested
-        slots = node.allowed_pods - len(node.pods) + len(others) - 1
-        spare = [allocatable.get(name, 0) - requested.get(name, 0) - amount for name, amount in wanted.amounts]
+        # Called for every full node, so what is free is computed here and not by `node.free`.
+        whole, taken = node.allocatable, node.requested
+        slots = node.pods_left + len(others) - 1
         held = [wanted.held_by(other) for other in others]
-        for position, sum_held in enumerate(map(sum, zip(*held, strict=True))):
-            spare[position] += sum_held
+        sums = list(map(sum, zip(*held, strict=True))) if held else [0] * len(wanted.amounts)
+        spare = [
+            whole.get(name, 0) - taken.get(name, 0) + gone - amount
+            for (name, amount), gone in zip(wanted.amounts, sums, strict=True)
+        ]
         if slots < 0 or min(spare, default=0) < 0:
-            return self._status(wanted, _shortage(wanted, node, slots, spare))
+            stay = zip(wanted.amounts, sums, strict=True)
+            left = {name: taken.get(name, 0) - gone for (name, _), gone in stay}
+            return self._status(wanted, _code(wanted, node, left, slots + 1))
         stays = []
         for amounts in held:
             fits = slots > 0 and all(map(operator.le, amounts, spare))
@@ -156,7 +159,7 @@ class NodeResourcesFit:
         status = self._statuses.get((names, code))
         if status is None:
             insufficient = [name for position, name in enumerate(names) if code >> (_FIRST + position) & 1]
-            reasons = [TOO_MANY_PODS] * (code & _PODS) + [f"Insufficient {name}" for name in insufficient]
+            reasons = [resources.TOO_MANY_PODS] * (code & _PODS) + [f"Insufficient {name}" for name in insufficient]
             kind = Code.UNRESOLVABLE if code & _BEYOND else Code.UNSCHEDULABLE
             status = self._statuses[names, code] = Status(kind, tuple(reasons))
         return status
@@ -170,8 +173,8 @@ class NodeResourcesFit:
 
     def _after_node_change(self, pod: PodInfo, old: NodeInfo | None, new: NodeInfo) -> Hint:
         wanted = self._wanted(pod.shape)
-        if new.allowed_pods < 1 or any(amount > new.allocatable.get(name, 0) for name, amount in wanted.amounts):
-            return Hint.SKIP
+        if resources.lacking(wanted.amounts, new.allocatable, {}, pods_left=new.allowed_pods):
+            return Hint.SKIP  # it would not fit on the empty node
         grew = (
             old is None
             or new.allowed_pods > old.allowed_pods
@@ -180,37 +183,31 @@ class NodeResourcesFit:
         return Hint.QUEUE if grew else Hint.SKIP
 
 
-def _shortage(wanted: Wanted, node: NodeInfo, slots: int, spare: Sequence[int]) -> int:
-    """The code of what is missing, from what would be left (negative if missing)."""
-    code = _PODS if slots < 0 else 0
-    for position, (name, amount) in enumerate(wanted.amounts):
-        if spare[position] < 0:
-            code |= 1 << (_FIRST + position)
-            if amount > node.allocatable.get(name, 0):
-                code |= _BEYOND
-    return code
-
-
-def _code(wanted: Wanted, node: NodeInfo) -> int:
-    code = _PODS if len(node.pods) >= node.allowed_pods else 0
-    allocatable, requested = node.allocatable, node.requested
-    for position, (name, amount) in enumerate(wanted.amounts):
-        whole = allocatable.get(name, 0)
-        if amount > whole - requested.get(name, 0):
-            code |= 1 << (_FIRST + position)
-            if amount > whole:
-                code |= _BEYOND
+def _code(wanted: Wanted, node: NodeInfo, requested: resources.Amounts, pods_left: int) -> int:
+    """The code of what is missing on a node whose pods request this much."""
+    missing = resources.lacking(wanted.amounts, node.allocatable, requested, pods_left=pods_left)
+    if not missing:
+        return 0
+    code = 0
+    positions = {name: position for position, (name, _) in enumerate(wanted.amounts)}
+    for one in missing:
+        if one.resource == resources.PODS:
+            code |= _PODS
+            continue
+        code |= 1 << (_FIRST + positions[one.resource])
+        if one.requested > node.allocatable.get(one.resource, 0):
+            code |= _BEYOND
     return code
 
 
 def _scorer(strategy: ScoringStrategy) -> allocation.Scorer:
-    resources = [(resource.name, resource.weight) for resource in strategy.resources]
+    weighted = [(resource.name, resource.weight) for resource in strategy.resources]
     if strategy.type == "MostAllocated":
-        return allocation.Scorer(resources, allocation.Most())
+        return allocation.Scorer(weighted, allocation.Most())
     if strategy.type == "RequestedToCapacityRatio" and strategy.requested_to_capacity_ratio is not None:
         points = strategy.requested_to_capacity_ratio.shape
         stretch = MAX_SCORE // MAX_SHAPE_SCORE
         return allocation.Scorer(
-            resources, allocation.Ratio([(point.utilization, point.score * stretch) for point in points])
+            weighted, allocation.Ratio([(point.utilization, point.score * stretch) for point in points])
         )
-    return allocation.Scorer(resources, allocation.Least())
+    return allocation.Scorer(weighted, allocation.Least())
