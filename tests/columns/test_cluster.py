@@ -65,6 +65,11 @@ def picture(cluster: Cluster) -> dict[str, Any]:
             "pods": (sorted(node.pods), int(cluster.pod_count[row]), int(cluster.allowed_pods[row])),
             "labels": {key: cluster.labels.column(key).value_at(row) for key in (clusters.ZONE, "disk", "rack")},
             "taints": cluster.taints.value_at(row),
+            "gpus": (
+                list(node.gpu_free),
+                cluster.gpus.free[row, : cluster.gpus.number[row]].tolist(),
+                dict(node.gpu_held),
+            ),
             "unschedulable": bool(cluster.unschedulable[row]),
             "images": {name: cluster.images.holders(name).get(row) for name in ("app:1", "db:2")},
             "ports": {port: dict(cluster.ports.taken(port.protocol, port.port)[row]) for port in node.ports},

@@ -29,7 +29,8 @@ class Savepoints(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.interner = PodInterner()
-        self.cluster = build([make_node(name) for name in NODES], [], self.interner)
+        gpus = {"nvidia.com/gpu": "2", "rota.dev/gpu-milli": "2000"}
+        self.cluster = build([make_node(name, labels=None, **gpus) for name in NODES], [], self.interner)
         self.follower = Snapshot(self.cluster)
         #: Open savepoints, each with what the cluster and a book beside it were.
         self.open: list[tuple[Savepoint, Cluster, dict[str, int]]] = []
@@ -42,6 +43,18 @@ class Savepoints(RuleBasedStateMachine):
         before = self.given.get(node, 0)
         self.given[node] = before + 1
         self.cluster.undo_with(lambda: self.given.__setitem__(node, before))
+
+    @rule(name=PODS, node=PLACES, wants=st.sampled_from(["nvidia.com/gpu=1", "rota.dev/gpu-milli=400"]))
+    def add_with_gpu(self, name: str, node: str, wants: str) -> None:
+        resource, amount = wants.split("=")
+        container = {"name": "c", "resources": {"requests": {resource: amount}}}
+        self.cluster.add_pod(self.interner.pod(make_pod(name, on=node, containers=[container])))
+
+    @rule(name=PODS, device=st.integers(0, 1))
+    def move_to_device(self, name: str, device: int) -> None:
+        known = self.cluster.pods.get(f"uid-{name}")
+        if known is not None:
+            self.cluster.replace_pod(known.with_devices((device,)))
 
     @rule(name=PODS)
     def remove(self, name: str) -> None:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
+from rota.api.gpu_devices import Devices
 from rota.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from rota.columns import nodes as node_infos
 from rota.columns import objects
@@ -26,16 +28,19 @@ from rota.columns.counts import PodCounts
 from rota.columns.deltas import DeltaLog
 from rota.columns.existing_terms import ExistingTerms
 from rota.columns.floats import FloatColumns
+from rota.columns.gpus import GpuColumns
 from rota.columns.interned import InternedColumn
 from rota.columns.labels import LabelColumns
+from rota.columns.node_columns import KeptColumn, NodeColumn
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.columns.ports_and_images import HostPorts, Images
 
 FIRST_CAPACITY = 64
 
-#: A pod that was placed (None) or removed (the previous order of its node's pods), or a change elsewhere.
-_Undo: TypeAlias = tuple[PodInfo, tuple[str, ...] | None] | Callable[[], object]
+#: A pod that was placed (None) or removed (the previous order of its node's pods) and its GPU devices, or a change
+#: elsewhere.
+_Undo: TypeAlias = tuple[PodInfo, tuple[str, ...] | None, Devices] | Callable[[], object]
 _COLUMNS = (
     "allocatable",
     "requested",
@@ -56,6 +61,7 @@ class Cluster:
         #: Pods whose node is unknown, by node name and uid.
         self._stray: dict[str, dict[str, PodInfo]] = {}
         self._followers: WeakSet[DeltaLog] = WeakSet()
+        self._columns: WeakKeyDictionary[NodeColumn, KeptColumn] = WeakKeyDictionary()
         #: While there is a savepoint: how to undo each change since the first one, in order.
         self._undo: list[_Undo] | None = None
         #: Deltas since the first savepoint; followers get them when it is kept.
@@ -96,6 +102,8 @@ class Cluster:
         self._unsynced: set[int] = set()
         self.ports = HostPorts()
         self.images = Images()
+        #: Thousandths that are free of each GPU device.
+        self.gpus = GpuColumns(FIRST_CAPACITY)
 
     @property
     def rows(self) -> Rows:
@@ -120,6 +128,13 @@ class Cluster:
             self._unsynced.clear()
         return self._floats
 
+    def column(self, declared: NodeColumn) -> npt.NDArray[Any]:
+        """The values of a column that a plugin declares, up to date; valid until the cluster changes."""
+        kept = self._columns.get(declared)
+        if kept is None:
+            kept = self._columns[declared] = KeptColumn()
+        return kept.values(declared, self.nodes, self.change_log, capacity=self._capacity)
+
     def node_infos(self) -> Iterator[NodeInfo]:
         """Every node, in row order."""
         return (node for node in self.nodes if node is not None)
@@ -134,6 +149,17 @@ class Cluster:
             self.requested = np.concatenate([self.requested, nothing])
             self._copy_floats()
         return index
+
+    def free(self, resource: str, rows: Rows) -> IntArray:
+        """What is free of a resource in the selected rows: the vector form of `NodeInfo.free`."""
+        index = self.resource_index(resource)
+        free: IntArray = self.allocatable[index, rows] - self.requested[index, rows]
+        return free
+
+    def pods_left(self, rows: Rows) -> IntArray:
+        """How many more pods the selected rows take: the vector form of `NodeInfo.pods_left`."""
+        left: IntArray = self.allowed_pods[rows] - self.pod_count[rows]
+        return left
 
     # --- deltas -----------------------------------------------------------------------------------------------------
 
@@ -199,16 +225,27 @@ class Cluster:
             self._place_all(pods, info)
 
     def replace_pod(self, pod: PodInfo) -> None:
-        """Replace a pod by one with the same node and an equal shape, so that no sum changes."""
-        self._tell("replace_pod", pod)
-        self.undo_with(partial(self._restate, self.pods[pod.uid]))
-        self._restate(pod)
+        """Replace a pod by one with the same node and an equal shape, so that no sum changes.
 
-    def _restate(self, pod: PodInfo) -> None:
+        Its GPU devices may change; a pod that names none keeps those that it is counted on.
+        """
+        self._tell("replace_pod", pod)
+        before = self.pods[pod.uid]
+        info = self.by_name.get(before.node_name)
+        held = info.gpu_held.get(pod.uid, ()) if info is not None else ()
+        self.undo_with(partial(self._restate, before, held))
+        self._restate(pod, pod.gpu_devices or held)
+
+    def _restate(self, pod: PodInfo, devices: Devices) -> None:
         self.pods[pod.uid] = pod
         info = self.by_name.get(pod.node_name)
         there = self._stray[pod.node_name] if info is None else info.pods
         there[pod.uid] = pod
+        if info is not None and info.gpu_held.get(pod.uid, ()) != devices:
+            info.release_devices(pod)
+            info.hold_devices(pod, devices)
+            self.gpus.set(info.row, info.gpu_free)
+            self.change_log.note_pods(info.row)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Remove a pod from its node; None if it is unknown."""
@@ -270,12 +307,12 @@ class Cluster:
             if callable(entry):
                 entry()
                 continue
-            pod, order = entry
+            pod, order, held = entry
             if order is None:
                 self._start_attempt(pod.uid)
             else:
                 self.pods[pod.uid] = pod
-                self._place(pod, self.by_name[pod.node_name])
+                self._place(pod, self.by_name[pod.node_name], held)
                 self._restore_order(pod, order)
         del log[to:], self._deferred[told:]
         self._undo = log
@@ -308,6 +345,7 @@ class Cluster:
         twin.terms = self.terms.copy()
         twin.ports = self.ports.copy()
         twin.images = self.images.copy()
+        twin.gpus = self.gpus.copy()
         twin.catalog = self.catalog.copy()
         twin._copy_floats()
         return twin
@@ -331,10 +369,10 @@ class Cluster:
 
     # --- consistency of columns and NodeInfo --------------------------------------------------------------------------
 
-    def _place(self, pod: PodInfo, info: NodeInfo) -> None:
+    def _place(self, pod: PodInfo, info: NodeInfo, devices: Devices = ()) -> None:
         if self._undo is not None:
-            self._undo.append((pod, None))
-        info.add_pod(pod)
+            self._undo.append((pod, None, ()))
+        info.add_pod(pod, devices)
         self._tally(pod, info, 1)
 
     def _place_all(self, pods: Collection[PodInfo], info: NodeInfo) -> None:
@@ -355,7 +393,7 @@ class Cluster:
 
     def _displace(self, pod: PodInfo, info: NodeInfo) -> None:
         if self._undo is not None:
-            self._undo.append((pod, tuple(info.pods)))
+            self._undo.append((pod, tuple(info.pods), info.gpu_held.get(pod.uid, ())))
         info.remove_pod(pod)
         self._tally(pod, info, -1)
 
@@ -381,6 +419,8 @@ class Cluster:
         self.nonzero_requested[0, row] = info.nonzero_cpu
         self.nonzero_requested[1, row] = info.nonzero_memory
         self.pod_count[row] = len(info.pods)
+        if info.gpu_free:
+            self.gpus.set(row, info.gpu_free)
         self._unsynced.add(row)
         self.change_log.note_pods(row)
 
@@ -401,6 +441,7 @@ class Cluster:
         self.taints.set(row, info.taints if info.name else None)
         self.labels.set(row, info.labels)
         self.images.set(row, info.images)
+        self.gpus.describe(row, info.gpu_free)
         self.node_version += 1
         self.change_log.note_node(row)
 
@@ -429,6 +470,7 @@ class Cluster:
         self.taints.grow(capacity)
         self.pod_counts.grow(capacity)
         self.terms.grow(capacity)
+        self.gpus.grow(capacity)
 
 
 class Savepoint:

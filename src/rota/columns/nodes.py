@@ -7,7 +7,8 @@ node changes a `copy`.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from rota.api import resources
+from rota.api import gpu_devices, resources
+from rota.api.gpu_devices import MILLI, Devices
 from rota.api.resources import HostPort
 from rota.columns import objects
 from rota.columns.pods import PodInfo, PodShape
@@ -21,6 +22,8 @@ class NodeInfo:
     __slots__ = (
         "allocatable",
         "allowed_pods",
+        "gpu_free",
+        "gpu_held",
         "images",
         "labels",
         "name",
@@ -54,9 +57,22 @@ class NodeInfo:
         self.nonzero_memory = 0
         #: How many pods use each host port.
         self.ports: dict[HostPort, int] = {}
+        #: Thousandths that are free of each GPU device.
+        self.gpu_free: list[int] = []
+        #: The GPU devices of pods that have some, by uid. A pod that names none is counted on those that fit best.
+        self.gpu_held: dict[str, Devices] = {}
 
-    def add_pod(self, pod: PodInfo) -> None:
-        """Add a pod; its uid must be new."""
+    @property
+    def pods_left(self) -> int:
+        """How many more pods the node takes."""
+        return self.allowed_pods - len(self.pods)
+
+    def free(self, resource: str) -> int:
+        """What is free of a resource; negative if more is requested than the node has."""
+        return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
+
+    def add_pod(self, pod: PodInfo, devices: Devices = ()) -> None:
+        """Add a pod, on these GPU devices if any are given; its uid must be new."""
         shape = pod.shape
         self.pods[pod.uid] = pod
         requested = self.requested
@@ -67,6 +83,8 @@ class NodeInfo:
         self.nonzero_memory += memory
         for port in shape.host_ports:
             self.ports[port] = self.ports.get(port, 0) + 1
+        if self.gpu_free:
+            self.hold_devices(pod, devices)
 
     def add_pods(self, pods: Iterable[PodInfo], shapes: Mapping[PodShape, int]) -> None:
         """Add many pods, whose uids must be new; `shapes` has the number of pods of each shape."""
@@ -80,6 +98,9 @@ class NodeInfo:
             self.nonzero_memory += number * memory
             for port in shape.host_ports:
                 self.ports[port] = self.ports.get(port, 0) + number
+        if self.gpu_free:
+            for pod in sorted(pods, key=lambda pod: not pod.gpu_devices):
+                self.hold_devices(pod)
 
     def remove_pod(self, pod: PodInfo) -> None:
         """Remove a pod; it must be the one that was added."""
@@ -95,6 +116,39 @@ class NodeInfo:
                 self.ports[port] = left
             else:
                 del self.ports[port]
+        if self.gpu_held:
+            self.release_devices(pod)
+
+    def hold_devices(self, pod: PodInfo, devices: Devices = ()) -> None:
+        """Count a pod on GPU devices: these, or its own, or those that fit best. Too few devices count nothing."""
+        wanted = gpu_devices.demand(pod.shape.requests)
+        if not wanted.gpus:
+            return
+        free = self.gpu_free
+        chosen = devices or pod.gpu_devices or gpu_devices.best_fit(free, wanted)
+        if not chosen or chosen[-1] >= len(free):
+            return
+        self.gpu_held[pod.uid] = chosen
+        for device in chosen:
+            free[device] -= wanted.milli
+
+    def release_devices(self, pod: PodInfo) -> None:
+        """Take back `hold_devices`."""
+        devices = self.gpu_held.pop(pod.uid, ())
+        if devices:
+            milli = gpu_devices.demand(pod.shape.requests).milli
+            for device in devices:
+                self.gpu_free[device] += milli
+
+    def count_devices(self) -> None:
+        """Count the GPU devices of all pods, after the node has changed; pods keep the devices that they had."""
+        held = self.gpu_held
+        self.gpu_free, self.gpu_held = [MILLI] * gpu_devices.number(self.allocatable), {}
+        if not self.gpu_free:
+            return
+        pods = sorted(self.pods.values(), key=lambda pod: not (pod.gpu_devices or held.get(pod.uid)))
+        for pod in pods:
+            self.hold_devices(pod, pod.gpu_devices or held.get(pod.uid, ()))
 
     def copy(self) -> "NodeInfo":
         """A copy that can be changed independently; the description of the machine is shared."""
@@ -110,6 +164,8 @@ class NodeInfo:
         twin.nonzero_cpu = self.nonzero_cpu
         twin.nonzero_memory = self.nonzero_memory
         twin.ports = dict(self.ports)
+        twin.gpu_free = list(self.gpu_free)
+        twin.gpu_held = dict(self.gpu_held)
         return twin
 
 
@@ -148,3 +204,5 @@ def describe(info: NodeInfo, node: objects.Node) -> None:
     """Apply a node object."""
     for name, value in _described(node)._asdict().items():
         setattr(info, name, value)
+    if gpu_devices.number(info.allocatable) != len(info.gpu_free):
+        info.count_devices()

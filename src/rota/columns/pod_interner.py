@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
-from rota.api import resources, selectors
+from rota.api import gpu_devices, resources, selectors
 from rota.api.selectors import Selector, SelectorError
 from rota.columns import objects, shape_codec
 from rota.columns.objects import MalformedObjectError
@@ -67,6 +67,7 @@ class PodInterner:
             nominated_node=status.nominatedNodeName or "",
             start_time=status.startTime or "",
             preempted=_is_preempted(status),
+            gpu_devices=gpu_devices.of_annotations(meta.annotations) if view.spec.nodeName else (),
             kept=kept,
         )
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import msgspec
 
+from rota.api.gpu_devices import Devices
 from rota.api.resources import HostPort
 from rota.api.selectors import Selector
 from rota.columns import objects
+from rota.columns.members import GroupMember
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -108,13 +110,21 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, kw_only=True, gc=False):
     start_time: str = ""
     #: Whether a scheduler is evicting the pod (condition DisruptionTarget, PreemptionByScheduler).
     preempted: bool = False
+    #: The GPU devices that it has on its node, by number; empty if nothing says which.
+    gpu_devices: Devices = ()
     #: The whole object as plain JSON data or as JSON bytes, if it was kept.
     kept: Mapping[str, Any] | bytes | None = None
+    #: Of a pod that names a group: what batch scheduling reads of it.
+    member: GroupMember | None = None
 
     @property
     def manifest(self) -> Mapping[str, Any] | None:
         """The whole object as plain JSON data, if it was kept; decoded on each call if it is JSON bytes."""
         return msgspec.json.decode(self.kept) if isinstance(self.kept, bytes) else self.kept
+
+    def with_devices(self, devices: Devices) -> "PodInfo":
+        """The same pod on these GPU devices."""
+        return msgspec.structs.replace(self, gpu_devices=devices)
 
     @property
     def namespace(self) -> str:

@@ -5,8 +5,12 @@ transactions on it (`cluster.what_if`) do not affect the source.
 """
 
 from operator import attrgetter
+from typing import Any, TypeAlias
 
 from rota.columns.cluster import Cluster
+
+#: Changes in order, for `Snapshot.apply`.
+Deltas: TypeAlias = list[tuple[str, tuple[Any, ...]]]
 
 
 class Snapshot:
@@ -26,6 +30,17 @@ class Snapshot:
 
     def catch_up(self) -> None:
         """Apply all deltas of the source."""
+        self.apply(self.take())
+
+    def take(self) -> Deltas:
+        """Give the deltas since the last time, to be applied before all later ones.
+
+        A copy that is used in another thread takes them where the source changes, and applies them where it is used.
+        """
         entries, self._log.entries = self._log.entries, []
-        for method, args in entries:
+        return entries
+
+    def apply(self, deltas: Deltas) -> None:
+        """Apply deltas of the source."""
+        for method, args in deltas:
             attrgetter(method)(self.cluster)(*args)

@@ -21,7 +21,7 @@ from rota.scheduler.framework.evaluation import INFEASIBLE, Evaluation
 from rota.scheduler.framework.nominated_pods import Nominations
 from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.runtime import Framework
-from rota.scheduler.framework.state import CycleState
+from rota.scheduler.framework.state import GPU_DEVICES, CycleState
 from rota.scheduler.framework.status import Code, Status
 from rota.scheduler.status import fit_errors
 from rota.scheduler.status.fit_errors import FitError
@@ -119,6 +119,8 @@ class SchedulingCycle:
     ) -> AssumedPod | FitError:
         """Assume the pod on the node, run Reserve and Permit; a failure undoes all of it."""
         framework, state = self.framework, evaluation.state.fork()
+        if pod.gpu_devices:  # of an attempt that failed, on another node
+            pod = pod.with_devices(())
         if not cache.assume(pod, node_name):
             return fit_errors.of_status(ALREADY_PLACED)
         permission = Permission()
@@ -133,7 +135,8 @@ class SchedulingCycle:
             self.give_back(cache, taken)
             raise
         if status.ok or permission.waits_s:
-            return replace(taken, permission=permission)
+            devices = state.find(GPU_DEVICES, tuple)
+            return replace(taken, permission=permission, pod=pod.with_devices(devices) if devices else pod)
         self.give_back(cache, taken)
         return fit_errors.of_status(status)
 

@@ -16,6 +16,8 @@ def attach(scheduler: Scheduler, path: Path, *, clock: Clock) -> Recorder:
         configuration=lambda: scheduler.configuration.settings,
         nominations=lambda: scheduler.queue.nominations(),  # noqa: PLW0108 - the queue may be exchanged
         clock=clock,
+        queued=lambda: (each.pod for each in scheduler.queue.entries()),
     )
-    scheduler.attempts.observers.append(recorder.observe)
+    scheduler.core.observers.append(recorder.observe)
+    scheduler.core.listeners.append(recorder.hear)
     return recorder

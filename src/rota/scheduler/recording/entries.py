@@ -1,7 +1,8 @@
 """The entries of a recording: the initial state, the changes of the cluster, and the decisions, in order.
 
-Entries are arrays in MessagePack with a letter for their kind. Shapes of pods are written once and then referred to by
-number; a pod is then a few short strings. Times are in seconds since 1970.
+Shapes of pods come once and are then referred to by number; a pod is then a few short strings. Times are in seconds
+since 1970. Version 1 of recordings has entries as arrays in MessagePack, with a letter for their kind; since version 2
+they are written as lines of a trace (`line_codec`).
 """
 
 from typing import Any, Final
@@ -26,6 +27,8 @@ class Beginning(_Entry, frozen=True, tag="B"):
     nodes: list[dict[str, Any] | None]
     #: Rows without a node, in the order in which they became free.
     free: list[int]
+    #: The scheduler's own clock at that time.
+    clock: float = 0.0
 
 
 class ShapeMade(_Entry, frozen=True, tag="S"):
@@ -45,6 +48,7 @@ class Pod(_Entry, frozen=True):
     nominated: str = ""
     start_time: str = ""
     preempted: bool = False
+    gpu_devices: tuple[int, ...] = ()
 
 
 class NodeSet(_Entry, frozen=True, tag="N"):

@@ -129,7 +129,16 @@ class EntryEncoder:
     def pod(self, pod: PodInfo, node_name: str) -> Pod:
         """Encode a pod whose shape is known."""
         number = self._shapes[pod.shape]
-        return Pod(pod.uid, pod.name, number, node_name, pod.nominated_node, pod.start_time, pod.preempted)
+        return Pod(
+            pod.uid,
+            pod.name,
+            number,
+            node_name,
+            pod.nominated_node,
+            pod.start_time,
+            pod.preempted,
+            pod.gpu_devices,
+        )
 
     def nominations(self, nominated: Mapping[str, Any]) -> tuple[list[ShapeMade], dict[str, list[Pod]]]:
         """Encode nominations, with the shapes that they need."""

@@ -1,39 +1,34 @@
-"""Recordings on disk: a header line, then frames, each with its length and checksum.
+"""Recordings on disk: traces in gzip (version 2), or frames of entries in MessagePack (version 1, which is only read).
 
-A frame is a compressed list of entries in MessagePack. Truncation, by a crash or a full disk, loses only the frames
-from there on: a reader returns the complete frames and reports that the end is missing.
+Truncation, by a crash or a full disk, loses only what follows the last complete line or frame: a reader returns what is
+complete and reports that the end is missing.
 """
 
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
 from rota.kit.errors import UserError
-from rota.scheduler.recording.entries import VERSION, Beginning, Entry
+from rota.scheduler.recording import trace_files
+from rota.scheduler.recording.entries import VERSION, Beginning, Decided, Entry
+from rota.scheduler.recording.line_codec import EntryReader
+from rota.scheduler.recording.trace_files import TraceReader
 
 MAGIC: Final = b"rota recording 1\n"
 _HEAD: Final = struct.Struct(">II")
 #: Upper limit of a frame's length; a larger value is corruption.
 _LONGEST_FRAME: Final = 1 << 30
-_LEVEL: Final = 3
 
-_encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(list[Entry]).decode
 
 
 class NotARecording(UserError):
     """A file is not a recording that can be replayed."""
-
-
-def frame(entries: Sequence[Entry]) -> bytes:
-    """Encode entries; slow, and safe in a thread."""
-    packed = zlib.compress(_encode(list(entries)), _LEVEL)
-    return _HEAD.pack(len(packed), zlib.crc32(packed)) + packed
 
 
 class Reader:
@@ -45,13 +40,31 @@ class Reader:
         self.cut_off = False
         try:
             with path.open("rb") as file:
-                if file.read(len(MAGIC)) != MAGIC:
-                    raise NotARecording(f"{path} is no recording of a scheduler", "give a file that --record wrote")
+                head = file.read(len(MAGIC))
         except OSError as error:
             raise NotARecording(f"cannot read {path}: {error.strerror}") from error
+        self._frames_inside: Final = head == MAGIC
+        if not self._frames_inside and not trace_files.looks_like(head):
+            raise NotARecording(f"{path} is no recording of a scheduler", "give a file that --record wrote")
 
     def entries(self) -> Iterator[Entry]:
         """All complete entries in order."""
+        return self._framed() if self._frames_inside else self._lined()
+
+    def _lined(self) -> Iterator[Entry]:
+        """The entries of a trace; one without a decision is no recording."""
+        reader = TraceReader(self.path)
+        codec = EntryReader(reader.header())
+        yield codec.beginning()
+        decided = False
+        for entry in codec.entries(line for _, line in reader.lines()):
+            decided = decided or isinstance(entry, Decided)
+            yield entry
+        self.cut_off = reader.cut_off
+        if not decided:
+            raise NotARecording(f"{self.path} has no decision")
+
+    def _framed(self) -> Iterator[Entry]:
         self.cut_off = False
         with self.path.open("rb") as file:
             file.seek(len(MAGIC))
@@ -90,7 +103,7 @@ class Reader:
 
 
 class Writer:
-    """Appends frames to a file; a file that is full is renamed and a new one is begun."""
+    """Appends lines to a file; a file that is full is renamed and a new one is begun."""
 
     def __init__(self, path: Path, *, longest: int) -> None:
         self._path: Final = path
@@ -100,7 +113,7 @@ class Writer:
 
     @property
     def full(self) -> bool:
-        """Whether the next frame belongs in a new file, which must begin with a snapshot."""
+        """Whether the next lines belong in a new file, which must begin with a snapshot."""
         return self._file is None or self._length > self._longest
 
     def begin(self) -> None:
@@ -109,11 +122,10 @@ class Writer:
         if self._path.exists():
             self._path.replace(self._path.with_name(f"{self._path.name}.1"))
         self._file = self._path.open("xb")
-        self._file.write(MAGIC)
-        self._length = len(MAGIC)
+        self._length = 0
 
     def append(self, packed: bytes) -> None:
-        """Write a frame and flush it to the operating system."""
+        """Write packed lines and flush them to the operating system."""
         assert self._file is not None
         self._file.write(packed)
         self._file.flush()

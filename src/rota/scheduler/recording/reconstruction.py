@@ -1,6 +1,6 @@
 """Rebuilds the cluster, row by row, and pods with their shapes from entries. Pure."""
 
-from typing import Final
+from typing import Any, Final
 
 from rota.columns.cluster import Cluster
 from rota.columns.pod_interner import PodInterner, read_node
@@ -36,11 +36,9 @@ class Rebuilt:
         self._shapes: Final[dict[int, PodShape]] = {}
         for row, document in enumerate(beginning.nodes):
             # A row without a node is created and freed again, in the original order.
-            self.cluster.set_node(
-                read_node(document or {"metadata": {"name": _placeholder(row)}, "spec": {}, "status": {}})
-            )
+            self.cluster.set_node(read_node(document or placeholder(row)))
         for row in beginning.free:
-            self.cluster.remove_node(_placeholder(row))
+            self.cluster.remove_node(placeholder_name(row))
 
     def apply(self, entry: Entry) -> None:
         """Apply an entry; decisions change nothing by themselves."""
@@ -82,6 +80,7 @@ class Rebuilt:
             nominated_node=pod.nominated,
             start_time=pod.start_time,
             preempted=pod.preempted,
+            gpu_devices=pod.gpu_devices,
             kept=manifest,
         )
 
@@ -95,5 +94,11 @@ def advice(advised: Advised, evaluated: frozenset[str]) -> ExtenderResult:
     return ExtenderResult(allowed=evaluated - refusals.keys(), refusals=refusals, scores=advised.scores)
 
 
-def _placeholder(row: int) -> str:
+def placeholder(row: int) -> dict[str, Any]:
+    """A node that stands for a row without a node."""
+    return {"metadata": {"name": placeholder_name(row)}, "spec": {}, "status": {}}
+
+
+def placeholder_name(row: int) -> str:
+    """Its name, which no real node can have."""
     return f"row {row}"

@@ -1,4 +1,4 @@
-"""The cluster as an API server (Rota's or a stock one) shows it at one moment, for one-off commands.
+"""The cluster as an API server (Rota's or a stock one) or a dump shows it at one moment, for one-off commands.
 
 Everything that decisions read is listed once. Kinds that the server does not have, or does not let the user read, are
 left out and named; without nodes and pods there is no snapshot.
@@ -97,6 +97,29 @@ async def take(client: Client, frameworks: Iterable[Framework] = ()) -> ClusterS
                 snapshot.cluster.catalog.put(kind, document)
         except (errors.NotFound, errors.Forbidden):
             snapshot.left_out.append(kind)
+    return snapshot
+
+
+def of_documents(documents: Iterable[Mapping[str, Any]], frameworks: Iterable[Framework] = ()) -> ClusterSnapshot:
+    """A snapshot of objects that were read elsewhere, such as those of a dump; ended pods are left out."""
+    snapshot = ClusterSnapshot()
+    read_pod = decoder.pods(snapshot.interner)
+    watched = (*watched_kinds.BUILTIN.values(), *watched_kinds.declared(frameworks).values())
+    others = {kind: decoder.others(kind) for kind in (*(each.kind for each in watched), "PriorityClass")}
+    for document in documents:
+        kind, raw = document.get("kind", ""), msgspec.json.encode(document)
+        if kind == "Node":
+            node = decoder.nodes(raw)
+            if isinstance(node, NodeRecord):
+                snapshot._add_node(node)
+        elif kind == "Pod":
+            pod = read_pod(raw)
+            if isinstance(pod, PodInfo):
+                snapshot._add_pod(pod)
+        elif kind in others:
+            other = others[kind](raw)
+            if not isinstance(other, Unreadable):
+                snapshot.cluster.catalog.put(kind, other)
     return snapshot
 
 

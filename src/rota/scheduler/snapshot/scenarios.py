@@ -71,16 +71,29 @@ def read_dump(documents: Iterable[tuple[str, object]], interner: PodInterner) ->
 
 def read_incoming(document: object, cluster: Cluster, interner: PodInterner, *, path: str) -> PodInfo:
     """Read the pod to place; its priority comes from its class, as on the API server."""
+    whole = with_priority(document, cluster.catalog.list("PriorityClass"), path=path)
+    return _read_pod(interner, whole, path=path)
+
+
+def checked_incoming(document: object, classes: Iterable[Mapping[str, Any]], *, path: str) -> dict[str, Any]:
+    """A pod to place as plain data, with its priority by these PriorityClasses, after validation."""
+    whole = with_priority(document, classes, path=path)
+    _read_pod(PodInterner(), whole, path=path)
+    return whole
+
+
+def with_priority(document: object, classes: Iterable[Mapping[str, Any]], *, path: str) -> dict[str, Any]:
+    """A pod with the priority of its class, as admission sets it."""
     if not isinstance(document, dict) or document.get("kind") != "Pod":
         raise MalformedObjectError(f"{path}.kind", "must be Pod")
     spec = document.get("spec")
     if isinstance(spec, dict) and spec.get("priority") is None:
-        document = {**document, "spec": {**spec, **_priority(spec.get("priorityClassName"), cluster, path=path)}}
-    return _read_pod(interner, document, path=path)
+        found = _priority(spec.get("priorityClassName"), list(classes), path=path)
+        return {**document, "spec": {**spec, **found}}
+    return document
 
 
-def _priority(name: object, cluster: Cluster, *, path: str) -> dict[str, Any]:
-    classes = list(cluster.catalog.list("PriorityClass"))
+def _priority(name: object, classes: Sequence[Mapping[str, Any]], *, path: str) -> dict[str, Any]:
     if not name:
         chosen = max((each for each in classes if each.get("globalDefault")), key=_value, default=None)
     elif name in SYSTEM_PRIORITIES:
