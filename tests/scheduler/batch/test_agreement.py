@@ -94,3 +94,14 @@ def test_sessions_agree_with_volcano(category: str) -> None:
 @pytest.mark.parametrize("category", SIZES)
 def test_all_sessions_agree_with_volcano(category: str) -> None:
     assert [each for line in recorded()[category] for each in differences(line)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("category", SIZES)
+def test_quick_sessions_make_the_same_moves(category: str) -> None:
+    """Live passes keep what they know of shapes; only the words of reasons may be newer."""
+    for line in recorded()[category]:
+        scenario = json.loads(line)
+        decision, wanted = scenarios.decide(scenario, quick=True).document(), scenario["expect"]
+        for part in EXACT:
+            assert decision.get(part, {}) == wanted.get(part, {}), f"{scenario['id']}: {part}"

@@ -71,7 +71,7 @@ def test_plugins_that_are_not_kept_are_refused_with_a_reason(name: str) -> None:
     assert fault == f"tiers[0].plugins[0].name: {conf.NOT_KEPT[name]}"
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     found = faults(
         """
         actions: "allocate, dance"

@@ -10,6 +10,7 @@ from rota.scheduler.batch import conf, registry, scenarios, snapshots
 from rota.scheduler.batch.heaps import PriorityQueue
 from rota.scheduler.batch.sessions import Session
 from rota.scheduler.batch.statuses import TaskStatus
+from rota.scheduler.config.faults import ConfigurationError
 
 CONF = """
 actions: "enqueue, allocate, preempt"
@@ -172,3 +173,26 @@ def test_ratings_that_are_kept_follow_every_move() -> None:
     asked = [session.rate(session.jobs["default/g"].members["g-w-2"], rows).tolist() for session in (kept, fresh)]
     assert asked[0] == asked[1]
     assert len(set(asked[0])) > 1
+
+
+def test_in_a_strict_queue_nothing_starts_before_an_older_group_that_waits() -> None:
+    strict = {**QUEUE, "spec": {"weight": 1, "dequeueStrategy": "fifo"}}
+    large, small = group("large", 5), group("small", 1)
+    large["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    small["metadata"]["creationTimestamp"] = "2026-01-01T00:00:01Z"
+    scenario = situation(
+        nodes=[node("a"), node("b")],
+        podGroups=[large, small],
+        pods=[pod("large", number) for number in range(5)] + [pod("small", 0)],
+    )
+    assert scenarios.decide(scenario).document()["binds"] == {"default/small-w-0": "a"}
+    assert scenarios.decide({**scenario, "queues": [strict]}).document()["binds"] == {}
+    without = {**scenario, "queues": [strict], "pods": [pod("small", 0)]}
+    assert scenarios.decide(without).document()["binds"] == {}, "the older group's pods may still come"
+
+
+def test_a_switch_that_switches_nothing_is_refused_with_its_path() -> None:
+    text = 'actions: "allocate"\ntiers:\n- plugins:\n  - {name: gang, enableTargetJob: false}\n'
+    with pytest.raises(ConfigurationError) as refused:
+        conf.parse(text, registry.KNOWN)
+    assert [fault.path for fault in refused.value.faults] == ["tiers[0].plugins[0].enableTargetJob"]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rota.scheduler.batch.durations import duration
+from rota.api.durations import duration
 from rota.scheduler.batch.tasks import truth
 from rota.scheduler.config.faults import Fault
 

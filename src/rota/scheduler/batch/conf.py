@@ -28,10 +28,7 @@ SWITCHES: Final = {
             "enablePreemptive",
             "enableQueueOrder",
             "enablePredicate",
-            "enableBestNode",
             "enableNodeOrder",
-            "enableTargetJob",
-            "enableReservedNodes",
             "enableJobEnqueued",
             "enabledVictim",
             "enableJobStarving",
@@ -46,8 +43,9 @@ SWITCHES: Final = {
         True,
     ),
     "enableHierarchy": False,
-    "enabledClusterOrder": False,
 }
+#: Switches of Volcano that switch nothing: none of its plugins offers what they are about.
+WITHOUT_EFFECT: Final = frozenset({"enableBestNode", "enableTargetJob", "enableReservedNodes", "enabledClusterOrder"})
 #: Plugins of Volcano that are not supported, with a remedy.
 NOT_KEPT: Final = {
     "numaaware": "NUMA topology is not kept; remove it",
@@ -182,7 +180,9 @@ class _Reader:
         for field, value in document.items():
             if field in ("name", "arguments"):
                 continue
-            if field not in SWITCHES:
+            if field in WITHOUT_EFFECT:
+                self._fault(f"{path}.{field}", "no plugin offers what it switches; remove it")
+            elif field not in SWITCHES:
                 self._fault(f"{path}.{field}", "is not a switch; known are " + ", ".join(sorted(SWITCHES)))
             elif not isinstance(value, bool):
                 self._fault(f"{path}.{field}", "expected true or false")

@@ -3,11 +3,12 @@
 Tier 1 is nearest to the nodes; the higher the tier, the larger the network distance inside a domain.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from rota.api import selectors
+import numpy as np
+
+from rota.api import re2_matcher, selectors
 from rota.scheduler.batch.nodes import NodeTable
 
 CLUSTER: Final = "<cluster-top-hypernode>"
@@ -54,7 +55,7 @@ class HyperNodes:
                 each.parent = CLUSTER
                 top.children.append(each.name)
         top.children.sort()
-        top.nodes = list(range(len(nodes)))
+        top.nodes = np.flatnonzero(nodes.usable).tolist()
         self.by_name[CLUSTER] = top
         self.tiers: Final = sorted({each.tier for each in self.by_name.values()})
         self.by_tier: Final = {
@@ -137,9 +138,9 @@ def _members(selector: Mapping[str, Any], nodes: NodeTable) -> set[int]:
     if exact is not None and exact.get("name") in nodes.rows:
         found.add(nodes.rows[exact["name"]])
     if pattern is not None:
-        compiled = re.compile(pattern.get("pattern") or "")
+        compiled = re2_matcher.compile_pattern(pattern.get("pattern") or "")
         found |= {row for name, row in nodes.rows.items() if compiled.search(name)}
     if labels is not None and (labels.get("matchLabels") or labels.get("matchExpressions")):
         chosen = selectors.from_object(labels)
-        found |= {row for row, held in enumerate(nodes.labels) if chosen.matches(held)}
+        found |= {row for row in nodes.rows.values() if chosen.matches(nodes.labels[row])}
     return found

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from rota.api import selectors
+from rota.api.durations import duration
 from rota.scheduler.batch import amounts
 from rota.scheduler.batch.amounts import Amounts
-from rota.scheduler.batch.durations import duration
 from rota.scheduler.batch.fit_errors import FitErrors
 from rota.scheduler.batch.hypernodes import HyperNodes
 from rota.scheduler.batch.statuses import ALLOCATED, READY, VALID, PodGroupPhase, TaskStatus
@@ -20,10 +20,12 @@ BUDGET_MAX: Final = "volcano.sh/jdb-max-unavailable"
 class Tally:
     """Pods by state."""
 
-    __slots__ = ("tasks", "waiting_best_effort")
+    __slots__ = ("ready", "tasks", "waiting_best_effort")
 
     def __init__(self) -> None:
         self.tasks: dict[TaskStatus, dict[str, Task]] = {}
+        #: The number of pods with allocated resources, those that have succeeded included.
+        self.ready = 0
         #: The number of pending pods without requests.
         self.waiting_best_effort = 0
 
@@ -38,6 +40,7 @@ class Tally:
     def put(self, task: Task) -> None:
         """Count a pod in, in its present state."""
         self.tasks.setdefault(task.status, {})[task.uid] = task
+        self.ready += task.status in READY
         if task.best_effort and task.status is TaskStatus.PENDING:
             self.waiting_best_effort += 1
 
@@ -45,15 +48,11 @@ class Tally:
         """Count a pod out."""
         there = self.tasks[task.status]
         del there[task.uid]
+        self.ready -= task.status in READY
         if not there:
             del self.tasks[task.status]
         if task.best_effort and task.status is TaskStatus.PENDING:
             self.waiting_best_effort -= 1
-
-    @property
-    def ready(self) -> int:
-        """The number of pods with allocated resources."""
-        return self.count(READY)
 
     @property
     def waiting(self) -> int:
@@ -176,7 +175,7 @@ class Job(Tally):
     def __init__(self, group: Mapping[str, Any], *, priority: int, tree: HyperNodes) -> None:
         super().__init__()
         meta, spec = group["metadata"], group.get("spec") or {}
-        self.group: Final = group
+        self.group = group
         self.name: Final[str] = meta["name"]
         self.namespace: Final[str] = meta.get("namespace") or "default"
         self.key: Final = f"{self.namespace}/{self.name}"
@@ -240,6 +239,19 @@ class Job(Tally):
             (self.allocated.add if now else self.allocated.sub)(task.request)
         self.put(task)
         subjob.put(task)
+
+    def remove(self, task: Task) -> None:
+        """Remove a pod that no longer exists."""
+        del self.members[task.uid]
+        self.requested.sub(task.request)
+        if task.status in ALLOCATED:
+            self.allocated.sub(task.request)
+        self.take(task)
+        subjob = self.subjobs[task.subjob]
+        del subjob.members[task.uid]
+        subjob.take(task)
+        if not subjob.members:
+            del self.subjobs[task.subjob]
 
     def _subjob_of(self, task: Task) -> SubJob:
         for policy in self.policies:

@@ -6,7 +6,7 @@ A pipelined pod takes no idle resources.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -20,16 +20,26 @@ from rota.scheduler.batch.tasks import REVOCABLE_ZONE, Task
 _ALWAYS: Final = (CPU, MEMORY)
 
 
-class NodeTable:
-    """The nodes that are ready."""
+class NodeRow(NamedTuple):
+    """One node that sessions may use."""
 
-    def __init__(self, nodes: Iterable[Mapping[str, Any]]) -> None:
-        self.objects: Final = sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
-        self.names: Final[list[str]] = [node["metadata"]["name"] for node in self.objects]
-        self.rows: Final = {name: row for row, name in enumerate(self.names)}
-        self.labels: Final[list[Mapping[str, str]]] = [node["metadata"].get("labels") or {} for node in self.objects]
+    name: str
+    labels: Mapping[str, str]
+    allocatable: Amounts
+
+
+class NodeTable:
+    """The nodes that are ready; a row without one has neither a name nor resources."""
+
+    def __init__(self, nodes: Iterable[NodeRow | None]) -> None:
+        found = list(nodes)
+        self.names: Final[list[str]] = ["" if node is None else node.name for node in found]
+        self.rows: Final = {name: row for row, name in enumerate(self.names) if name}
+        #: By row, whether there is a node that is ready.
+        self.usable: Final[BoolArray] = np.array([node is not None for node in found], dtype=np.bool_)
+        self.labels: Final[list[Mapping[str, str]]] = [{} if node is None else node.labels for node in found]
         self.revocable_zones: Final = [labels.get(REVOCABLE_ZONE, "") for labels in self.labels]
-        offered = [amounts.read((node.get("status") or {}).get("allocatable")) for node in self.objects]
+        offered = [Amounts() if node is None else node.allocatable for node in found]
         self.dimensions: Final[dict[str, int]] = {CPU: 0, MEMORY: 1}
         for each in offered:
             for name in each.others:
@@ -69,9 +79,12 @@ class NodeTable:
 
     def total(self) -> Amounts:
         """Give the sum of all allocatable resources."""
-        result = Amounts()
-        for row in range(len(self.names)):
-            result.add(self.amounts(self.allocatable, row))
+        sums = self.allocatable.sum(axis=1).tolist()
+        present: list[bool] = np.asarray(self.present.any(axis=1)).tolist()
+        result = Amounts(sums[0], sums[1])
+        for name, index in self.dimensions.items():
+            if index > 1 and (present[index] or sums[index]):
+                result.others[name] = sums[index]
         return result
 
     def amounts(self, table: FloatArray, row: int) -> Amounts:
@@ -117,6 +130,22 @@ class NodeTable:
                 continue
             fitting &= amount - table[index, rows] < EPSILON
         return fitting
+
+    def fits_now(self, request: Amounts, row: int) -> bool:
+        """Whether a request fits the idle resources of a node."""
+        idle = self.idle
+        return all(
+            amount - idle[index, row] < EPSILON if index >= 0 else amount < EPSILON
+            for index, amount in self.vector(request)
+        )
+
+    def fits_later(self, request: Amounts, row: int) -> bool:
+        """Whether a request fits the future idle resources of a node."""
+        future = (self.idle[:, row] + self.releasing[:, row] - self.pipelined[:, row]).tolist()
+        return all(
+            amount - future[index] < EPSILON if index >= 0 else amount < EPSILON
+            for index, amount in self.vector(request)
+        )
 
     def insufficient(self, request: Amounts, table: FloatArray) -> list[tuple[str, BoolArray]]:
         """Give for each dimension of a request the rows of a table that lack it."""
@@ -165,6 +194,25 @@ class NodeTable:
         self._counted[row][task.key] = task.status
         self._shift(task.request, row, task.status, 1.0)
 
+    def seat(self, row: int, tasks: Iterable[Task]) -> None:
+        """Set the pods of groups on a node, whose requests are counted as used already."""
+        self.tasks[row] = {task.key: task for task in tasks}
+        self._counted[row] = {key: task.status for key, task in self.tasks[row].items()}
+        for task in self.tasks[row].values():
+            if task.status is TaskStatus.RELEASING:
+                self.leave(row, task.request)
+
+    def leave(self, row: int, request: Amounts) -> None:
+        """Count resources that are used already as being released."""
+        self._add(self.releasing, self.vector(request), row, 1.0)
+
+    def forget_changes(self) -> None:
+        """Begin a new list of changed rows."""
+        self.changes.clear()
+        self._vectors.clear()
+        self._future = self.idle + self.releasing - self.pipelined
+        self._future_seen = 0
+
     def touch(self, row: int) -> None:
         """Record that a node has changed."""
         self.changes.append(row)
@@ -189,3 +237,15 @@ class NodeTable:
     def _column(self, table: FloatArray, name: str) -> FloatArray:
         index = self.dimensions.get(name)
         return np.zeros(len(self.names)) if index is None else table[index]
+
+
+def of_documents(nodes: Iterable[Mapping[str, Any]]) -> NodeTable:
+    """Build a table from node objects, in the order of their names."""
+    return NodeTable(
+        NodeRow(
+            node["metadata"]["name"],
+            node["metadata"].get("labels") or {},
+            amounts.read((node.get("status") or {}).get("allocatable")),
+        )
+        for node in sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
+    )

@@ -3,11 +3,10 @@
 A mismatch is a `MalformedObjectError` that names the path. Fields that sessions do not read are not looked at.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-from rota.api import quantities, selectors
+from rota.api import quantities, re2_matcher, selectors
 from rota.columns import objects
 from rota.columns.objects import (
     Int32,
@@ -96,6 +95,7 @@ class QueueSpec(View, frozen=True):
     priority: Int32 | None = None
     parent: str | None = None
     reclaimable: bool | None = None
+    dequeueStrategy: Literal["", "fifo", "traverse"] | None = None
     capability: Quantities | None = None
     deserved: Quantities | None = None
     guarantee: Guarantee | None = None
@@ -276,7 +276,7 @@ def check(section: str, document: Mapping[str, Any], path: str) -> None:
         for position, member in enumerate(_at(document, ("spec", "members")) or ()):
             place = f"{path}.spec.members[{position}].selector"
             pattern = _at(member, ("selector", "regexMatch", "pattern"))
-            _readable(re.compile, pattern or "", f"{place}.regexMatch.pattern")
+            _readable(re2_matcher.compile_pattern, pattern or "", f"{place}.regexMatch.pattern")
             _readable(selectors.from_object, _at(member, ("selector", "labelMatch")) or {}, f"{place}.labelMatch")
     if section == "pdbs":
         _readable(selectors.from_object, _at(document, ("spec", "selector")) or {}, f"{path}.spec.selector")
@@ -296,5 +296,5 @@ def _at(document: Mapping[str, Any], fields: tuple[str, ...]) -> Any:
 def _readable(read: Callable[[Any], object], value: Any, path: str) -> None:
     try:
         read(value)
-    except (ValueError, re.error) as error:
+    except ValueError as error:
         raise MalformedObjectError(path, str(error)) from None

@@ -85,7 +85,7 @@ def of(session: Session) -> Outcome:
         if condition is not None:
             conditions[job.key] = condition
         unschedulable = condition is not None and condition.type == UNSCHEDULABLE_CONDITION
-        phases[job.key] = _phase(job, unschedulable=unschedulable)
+        phases[job.key] = phase_of(job, unschedulable=unschedulable)
         for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED):
             for task in job.of(status).values():
                 if task.gated:
@@ -104,7 +104,8 @@ def of(session: Session) -> Outcome:
     )
 
 
-def _phase(job: Job, *, unschedulable: bool) -> str:
+def phase_of(job: Job, *, unschedulable: bool) -> str:
+    """Give the phase of a group from the states of its pods."""
     if job.of(TaskStatus.RUNNING) and unschedulable:
         return PodGroupPhase.UNKNOWN.value
     scheduled, completed = job.count(SCHEDULED) + _leaving_nodes(job), job.count(COMPLETED)

@@ -4,7 +4,7 @@ A plugin is built for one session. The session calls only the methods that a plu
 the results of several plugins.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from typing import Any, ClassVar
 
@@ -71,6 +71,8 @@ class BatchPlugin:
     arguments: ClassVar[Mapping[str, Argument]] = {}
     #: Whether `node_order` of a node depends on the shape of the pod and on that node alone, so that it can be kept.
     rates_alone: ClassVar[bool] = False
+    #: Whether `predicate` offers `refused_alone` and `crowded`, see `shape_search.Filters`.
+    filters_alone: ClassVar[bool] = False
 
     def __init__(self, session: Any, arguments: Mapping[str, Any], *, hierarchy: bool) -> None:
         """Take the arguments, checked and complete."""
@@ -182,6 +184,14 @@ class BatchPlugin:
 
     def node_order(self, task: Task, rows: IndexArray) -> FloatArray:
         """Score nodes one by one."""
+        raise NotImplementedError
+
+    def compares(self, task: Task) -> bool:
+        """Whether `batch_node_order` may make a difference for the pod."""
+        return True
+
+    def node_key(self, task: Task, row: int) -> Hashable:
+        """Give what `node_order` reads of a node for pods of this shape: equal keys, equal scores."""
         raise NotImplementedError
 
     def batch_node_order(self, task: Task, rows: IndexArray) -> FloatArray:

@@ -18,6 +18,7 @@ class Queue:
         "capability",
         "created",
         "deserved",
+        "fifo",
         "guarantee",
         "hierarchy",
         "hierarchy_weights",
@@ -42,6 +43,8 @@ class Queue:
         self.parent: Final[str] = spec.get("parent") or ""
         reclaimable = spec.get("reclaimable")
         self.reclaimable: Final[bool] = True if reclaimable is None else reclaimable
+        #: Whether no group may start before an older one that waits.
+        self.fifo: Final[bool] = spec.get("dequeueStrategy") == "fifo"
         self.open: Final[bool] = status.get("state") == "Open"
         self.capability: Final[Mapping[str, Any]] = spec.get("capability") or {}
         self.guarantee: Final = amounts.read((spec.get("guarantee") or {}).get("resource"))

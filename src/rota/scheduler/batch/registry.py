@@ -1,5 +1,6 @@
 """The actions and plugins that exist, and one pass over a state."""
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from rota.scheduler.batch.actions.allocate import Allocate
@@ -31,7 +32,7 @@ from rota.scheduler.batch.plugins.resourcequota import ResourceQuota
 from rota.scheduler.batch.plugins.sla import Sla
 from rota.scheduler.batch.plugins.task_topology import TaskTopology
 from rota.scheduler.batch.plugins.tdm import TimeDivision
-from rota.scheduler.batch.sessions import Session, State
+from rota.scheduler.batch.sessions import Commit, Session, State
 
 
 class Action(Protocol):
@@ -71,9 +72,15 @@ PLUGINS: Final[dict[str, type[BatchPlugin]]] = {
 KNOWN: Final = Known({name: action.arguments for name, action in ACTIONS.items()}, PLUGINS)
 
 
-def run(state: State, configuration: BatchConfiguration) -> Session:
-    """Run all actions of a configuration on a state, once."""
-    session = Session(state, configuration)
+def run(
+    state: State,
+    configuration: BatchConfiguration,
+    *,
+    on_commit: Callable[[Commit], None] | None = None,
+    quick: bool = False,
+) -> Session:
+    """Run all actions of a configuration on a state, once; see `Session` for `on_commit` and `quick`."""
+    session = Session(state, configuration, on_commit=on_commit, quick=quick)
     for name in configuration.actions:
         action: Action = ACTIONS[name](session)
         action.run()

@@ -40,8 +40,8 @@ def from_dump(objects: Iterable[tuple[str, Mapping[str, Any]]], *, conf: str, no
     return {"conf": conf, "now": now, **sections}
 
 
-def decide(document: Mapping[str, Any]) -> Outcome:
-    """Run one session on a scenario."""
+def decide(document: Mapping[str, Any], *, quick: bool = False) -> Outcome:
+    """Run one session on a scenario; see `Session` for `quick`."""
     text = document.get("conf", conf.DEFAULT)
     if not isinstance(text, str):
         raise MalformedObjectError("conf", "expected a text")
@@ -59,7 +59,7 @@ def decide(document: Mapping[str, Any]) -> Outcome:
         now=now,
         interner=PodInterner(),
     )
-    return outcomes.of(registry.run(state, conf.parse(text, registry.KNOWN)))
+    return outcomes.of(registry.run(state, conf.parse(text, registry.KNOWN), quick=quick))
 
 
 def _time(text: object) -> float:

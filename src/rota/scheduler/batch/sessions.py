@@ -24,6 +24,7 @@ from rota.scheduler.batch.placements import Placements
 from rota.scheduler.batch.plugin import BatchPlugin, Eviction, Purpose, Trial, Victims, Vote
 from rota.scheduler.batch.queues import Queue
 from rota.scheduler.batch.ratings import RatingCache
+from rota.scheduler.batch.shape_search import Found, ShapeSearch
 from rota.scheduler.batch.statements import Statement
 from rota.scheduler.batch.statuses import TaskStatus
 from rota.scheduler.batch.tasks import Task, precedes
@@ -83,11 +84,39 @@ class State:
     now: float = 0.0
 
 
+@dataclass(slots=True)
+class Commit:
+    """Bindings and evictions that belong together."""
+
+    #: The group whose pods are bound; None if only pods are evicted.
+    job: Job | None = None
+    #: Whether the group was below its minimum, so that its pods must be bound all or not at all.
+    whole: bool = False
+    #: Pods with their nodes.
+    bindings: list[tuple[Task, str]] = field(default_factory=list)
+    #: Pods with the reason.
+    evictions: list[tuple[Task, str]] = field(default_factory=list)
+
+
 class Session:
     """A state with plugins."""
 
-    def __init__(self, state: State, configuration: BatchConfiguration) -> None:
+    def __init__(
+        self,
+        state: State,
+        configuration: BatchConfiguration,
+        *,
+        on_commit: Callable[["Commit"], None] | None = None,
+        quick: bool = False,
+    ) -> None:
+        """`on_commit` is called with every group of bindings and evictions, as soon as it is decided.
+
+        A `quick` session keeps what it knows of shapes (`shape_search`). Its moves are the same; reasons of refusals
+        are those at the end of a search, where Volcano keeps some from its beginning.
+        """
         self.state: Final = state
+        self._on_commit: Final = on_commit
+        self._commit: Commit | None = None
         self.nodes: Final = state.nodes
         self.cluster: Final = state.cluster
         self.placements: Final = Placements(state.cluster)
@@ -101,6 +130,8 @@ class Session:
         self.sent: Final[list[tuple[str, str, str]]] = []
         #: Ratings of the first scorings, for explanations.
         self.scores: Final[list[tuple[str, dict[str, float]]]] = []
+        #: By group that was not let in, the plugin that rejected it.
+        self.kept_out: Final[dict[str, str]] = {}
         self.plugins: Final[dict[str, BatchPlugin]] = {}
         for tier in configuration.tiers:
             for option in tier:
@@ -117,12 +148,48 @@ class Session:
             for plugin in self.plugins.values()
             if plugin.node_order in self._flat["node_order"]
         ]
+        self._comparing: Final = [
+            plugin for plugin in self.plugins.values() if plugin.batch_node_order in self._flat["batch_node_order"]
+        ]
+        self._shapes: Final = self._shape_search() if quick else None
+        self._other_preparations: Final = [
+            plugin.pre_predicate
+            for plugin in self.plugins.values()
+            if not plugin.filters_alone and plugin.pre_predicate in self._flat["pre_predicate"]
+        ]
         self._trials: Final = [
             (self.plugins[option.plugin.name], option.switches)
             for tier in configuration.tiers
             for option in tier
             if self.plugins[option.plugin.name].offers("trial")
         ]
+
+    def _shape_search(self) -> ShapeSearch | None:
+        """Give the search by shapes if all plugins of this configuration allow it."""
+        judges = [one for one in self.plugins.values() if one.predicate in self._flat["predicate"]]
+        raters = [one for one in self.plugins.values() if one.node_order in self._flat["node_order"]]
+        if not all(one.filters_alone for one in judges) or not all(one.rates_alone for one in raters):
+            return None
+        filters: Any = judges[0] if judges else None
+        if len(judges) > 1:
+            return None
+        return ShapeSearch(self.nodes, filters, [one.node_order for one in raters], [one.node_key for one in raters])
+
+    def quick_best(self, task: Task, rows: BoolArray | None) -> Found | None:
+        """Give the best of some nodes for a pod, or of all; None if the whole search has to be made."""
+        if self._shapes is None or task.info.nominated_node:
+            return None
+        if any(plugin.compares(task) for plugin in self._comparing):
+            return None
+        return self._shapes.best(task, rows)
+
+    def pre_predicate_quickly(self, task: Task) -> str | None:
+        """Prepare plugins other than the one that judges nodes alone."""
+        for prepare in self._other_preparations:
+            reason: str | None = prepare(task)
+            if reason is not None:
+                return reason
+        return None
 
     def _enabled(self, tier: Sequence[PluginOption], name: str, switch: str | None) -> list[Callable[..., Any]]:
         return [
@@ -140,6 +207,10 @@ class Session:
             if difference:
                 return bool(difference < 0)
         return left.key < right.key if left.created == right.created else left.created < right.created
+
+    def order_in(self, queue: Queue) -> Callable[[Job, Job], bool]:
+        """Give the order of a queue's groups: that of plugins, or by priority and age in a strict queue."""
+        return _older if queue.fifo else self.job_before
 
     def queue_before(self, left: Queue, right: Queue) -> bool:
         """Whether a queue goes before another; the older one, if plugins see no difference."""
@@ -225,8 +296,18 @@ class Session:
         return self._voted("subjob_pipelined", subjob) if job.policies else self.pipelined(job)
 
     def enqueueable(self, job: Job) -> bool:
-        """Whether a group may be enqueued."""
-        return self._voted("job_enqueueable", job)
+        """Whether a group may be enqueued; `kept_out` names the plugin that rejects it."""
+        for tier in self._tiers["job_enqueueable"]:
+            permitted = False
+            for name, ask in tier_names(tier):
+                vote = ask(job)
+                if vote is Vote.REJECT:
+                    self.kept_out[job.key] = name
+                    return False
+                permitted |= vote is Vote.PERMIT
+            if permitted:
+                return True
+        return True
 
     def enqueued(self, job: Job) -> None:
         """Tell plugins that a group was enqueued."""
@@ -371,7 +452,7 @@ class Session:
 
     def open_rows(self, task: Task) -> BoolArray:
         """Give the nodes where evictions may still help a pod."""
-        rows = np.ones(len(self.nodes), dtype=np.bool_)
+        rows = self.nodes.usable.copy()
         errors = self.jobs[task.job].fit_errors.get(task.uid)
         if errors is not None and len(errors.unresolvable):
             rows &= ~errors.unresolvable
@@ -470,14 +551,35 @@ class Session:
     def send_eviction(self, task: Task, reason: str) -> None:
         """Ask for a pod to be evicted."""
         self.sent.append(("evict", task.key, reason))
+        if self._on_commit is not None:
+            self._open_commit().evictions.append((task, reason))
 
     def send_binding(self, task: Task) -> None:
         """Ask for a pod to be bound."""
         self.sent.append(("bind", task.key, task.node))
-        self.jobs[task.job].move(task, TaskStatus.BINDING)
+        job = self.jobs[task.job]
+        if self._on_commit is not None:
+            commit = self._open_commit()
+            commit.job = job
+            commit.bindings.append((task, task.node))
+        job.move(task, TaskStatus.BINDING)
+
+    def _open_commit(self) -> "Commit":
+        if self._commit is None:
+            self._commit = Commit()
+        return self._commit
+
+    def committed(self) -> None:
+        """Report what was sent since the last call."""
+        commit, self._commit = self._commit, None
+        if self._on_commit is not None and commit is not None:
+            if commit.job is not None:
+                commit.whole = commit.job.ready - len(commit.bindings) < commit.job.min_available
+            self._on_commit(commit)
 
     def close(self) -> None:
         """Tell plugins that the session is over."""
+        self.committed()
         for plugin in self.plugins.values():
             plugin.close()
 
@@ -510,3 +612,12 @@ class SessionTrial:
 
 
 _SCORINGS: Final = 6
+
+
+def _older(left: Job, right: Job) -> bool:
+    return (-left.priority, left.created, left.key) < (-right.priority, right.created, right.key)
+
+
+def tier_names(tier: Sequence[Any]) -> Iterable[tuple[str, Any]]:
+    """Give methods of plugins with the names of their plugins."""
+    return ((method.__self__.name, method) for method in tier)

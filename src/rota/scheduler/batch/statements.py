@@ -37,6 +37,9 @@ class Moves(Protocol):
     def send_binding(self, task: Task, /) -> None:
         """Ask for a pod to be bound."""
 
+    def committed(self) -> None:
+        """Everything that was sent since the last call belongs together."""
+
 
 class _Kind(Enum):
     EVICT = auto()
@@ -94,6 +97,7 @@ class Statement:
             elif operation.kind is _Kind.ALLOCATE:
                 self._session.send_binding(operation.task)
         self.operations = []
+        self._session.committed()
 
     def discard(self) -> None:
         """Undo all operations, the last one first."""

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from rota.columns.members import GroupMember
 from rota.columns.pods import PodInfo
 from rota.scheduler.batch import amounts
 from rota.scheduler.batch.amounts import Amounts
@@ -47,10 +48,10 @@ class Task:
         "key",
         "labels",
         "last",
+        "member",
         "name",
         "namespace",
         "node",
-        "pod",
         "preemptable",
         "priority",
         "request",
@@ -62,9 +63,8 @@ class Task:
         "uid",
     )
 
-    def __init__(self, pod: Mapping[str, Any], info: PodInfo, job: str) -> None:
-        meta, spec = pod["metadata"], pod.get("spec") or {}
-        self.pod: Final = pod
+    def __init__(self, member: GroupMember, info: PodInfo, job: str) -> None:
+        self.member: Final = member
         self.info: Final = info
         self.uid: Final[str] = info.uid
         self.name: Final[str] = info.name
@@ -72,9 +72,9 @@ class Task:
         self.key: Final = info.key
         #: The key of the group, "" for a pod without a group.
         self.job: Final = job
-        self.annotations: Final[Mapping[str, str]] = meta.get("annotations") or {}
-        self.labels: Final[Mapping[str, str]] = meta.get("labels") or {}
-        self.created: Final[str] = meta.get("creationTimestamp") or ""
+        self.annotations: Final[Mapping[str, str]] = member.annotations
+        self.labels: Final[Mapping[str, str]] = info.labels
+        self.created: Final[str] = member.created
         self.role: Final = self.annotations.get(ROLE) or self.labels.get(ROLE) or ""
         self.request: Final = amounts.of_requests(info.shape.requests)
         self.best_effort: Final = self.request.empty
@@ -82,9 +82,9 @@ class Task:
         self.gated: Final = bool(self.gates)
         self.preemptable: Final = _preemptable(self.annotations, self.labels)
         self.revocable_zone: Final = revocable_zone(self.annotations)
-        self.priority: int = _priority(spec, self.annotations)
+        self.priority: int = _priority(member)
         self.index: Final = _index(self.name)
-        self.status = status_of(pod)
+        self.status = status_of(member, info.node_name)
         self.node = info.node_name
         #: The sub-group that the pod is part of; the group sets it.
         self.subjob = ""
@@ -108,21 +108,21 @@ class Task:
         return self.info.shape.preemption_policy != "Never"
 
 
-def status_of(pod: Mapping[str, Any]) -> TaskStatus:
-    """Give the state of a pod from its object."""
-    phase = (pod.get("status") or {}).get("phase")
-    leaving = pod["metadata"].get("deletionTimestamp") is not None
-    if phase == "Running":
-        return TaskStatus.RELEASING if leaving else TaskStatus.RUNNING
-    if phase == "Pending":
-        if leaving:
-            return TaskStatus.RELEASING
-        return TaskStatus.BOUND if (pod.get("spec") or {}).get("nodeName") else TaskStatus.PENDING
-    if phase == "Succeeded":
-        return TaskStatus.SUCCEEDED
-    if phase == "Failed":
-        return TaskStatus.FAILED
-    return TaskStatus.UNKNOWN
+def status_of(member: GroupMember, node: str) -> TaskStatus:
+    """Give the state of a pod as the API server has it."""
+    match member.phase:
+        case "Running":
+            return TaskStatus.RELEASING if member.leaving else TaskStatus.RUNNING
+        case "Pending":
+            if member.leaving:
+                return TaskStatus.RELEASING
+            return TaskStatus.BOUND if node else TaskStatus.PENDING
+        case "Succeeded":
+            return TaskStatus.SUCCEEDED
+        case "Failed":
+            return TaskStatus.FAILED
+        case _:
+            return TaskStatus.UNKNOWN
 
 
 def precedes(left: Task, right: Task) -> bool:
@@ -156,13 +156,11 @@ def _preemptable(annotations: Mapping[str, str], labels: Mapping[str, str]) -> b
     return True
 
 
-def _priority(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> int:
-    priority = spec.get("priority")
-    value = 1 if priority is None else int(priority)
+def _priority(member: GroupMember) -> int:
     try:
-        return int(annotations.get(PRIORITY, ""))
+        return int(member.annotations.get(PRIORITY, ""))
     except ValueError:
-        return value
+        return 1 if member.priority is None else member.priority
 
 
 def _index(name: str) -> int | None:

@@ -53,15 +53,20 @@ class Allocate:
                 if admits:
                     continue
                 job.phase = PodGroupPhase.INQUEUE
+            queue = session.queues[job.queue]
+            holds = queue.fifo and job.phase is PodGroupPhase.INQUEUE and not job.is_ready
             if not session.valid(job) or (job.with_topology and not session.hypernodes.ready):
-                continue
-            sheet = worksheets.organize(session, job, _placeable)
-            if sheet.empty:
+                if not holds:
+                    continue
+                sheet = worksheets.nothing(session)
+            else:
+                sheet = worksheets.organize(session, job, _placeable)
+            if sheet.empty and not holds:
                 continue
             sheets[job.key] = sheet
             if job.queue not in waiting:
-                waiting[job.queue] = PriorityQueue(session.job_before)
-                queues.push(session.queues[job.queue])
+                waiting[job.queue] = PriorityQueue(session.order_in(queue))
+                queues.push(queue)
             waiting[job.queue].push(job)
         while len(queues):
             queue = queues.pop()
@@ -71,6 +76,9 @@ class Allocate:
             job = jobs.pop()
             if self._serve(job, sheets[job.key]):
                 jobs.push(job)
+            elif queue.fifo and not session.ready(job):
+                # The first group waits, and so do all behind it.
+                continue
             queues.push(queue)
 
     def _serve(self, job: Job, sheet: Worksheet) -> bool:
@@ -180,30 +188,26 @@ class Allocate:
             return None
         job = session.jobs[subjob.job]
         queue = session.queues[job.queue]
-        rows = np.zeros(len(session.nodes), dtype=np.bool_)
-        rows[domain.nodes] = True
+        rows = self._rows(domain)
+        everywhere = None if domain.name == CLUSTER else rows
         statement, cache = session.statement(), ErrorCache()
         home = subjob.topology_node
         while len(tasks):
             task = tasks.pop()
             if not session.allocatable(queue, task) or task.gated or _skipped(job, subjob, task):
                 continue
-            reason = session.pre_predicate(task)
-            if reason is not None:
-                job.fit_errors[task.uid] = _refused_everywhere(rows, reason)
-                break
-            feasible, errors = self._feasible(task, rows, cache)
-            if errors is not None:
-                job.fit_errors[task.uid] = errors if domain.name == CLUSTER else errors.within(domain.name)
-                if job.may_go_on(subjob.uid):
+            if subjob.topology is None and self._place_quickly(task, everywhere, statement):
+                if session.subjob_ready(job, subjob):
+                    break
+                continue
+            feasible, goes_on = self._searched(job, task, rows, cache, domain)
+            if feasible is None:
+                if goes_on:
                     continue
                 break
-            if subjob.topology is None:
-                self._choose(task, feasible, statement)
-            else:
-                task.topology_node = home
-                row = self._choose(task, feasible, statement)
-                home = session.hypernodes.common(session.hypernodes.leaf_of(row), home) if row >= 0 else home
+            task.topology_node = home if subjob.topology is not None else ""
+            row = self._choose(task, feasible, statement)
+            home = self._home(subjob, home, row)
             if session.subjob_ready(job, subjob):
                 break
         if session.subjob_ready(job, subjob):
@@ -214,6 +218,48 @@ class Allocate:
             return statement
         statement.discard()
         return None
+
+    def _rows(self, domain: HyperNode) -> BoolArray:
+        """Give the nodes of a domain as a mask; not to be changed."""
+        nodes = self._session.nodes
+        if domain.name == CLUSTER:
+            return nodes.usable
+        rows = np.zeros(len(nodes), dtype=np.bool_)
+        rows[domain.nodes] = True
+        return rows
+
+    def _home(self, subjob: SubJob, home: str, row: int) -> str:
+        """Give the domain of a sub-group after a pod of it was placed in a row."""
+        if subjob.topology is None or row < 0:
+            return home
+        tree = self._session.hypernodes
+        return tree.common(tree.leaf_of(row), home)
+
+    def _searched(
+        self, job: Job, task: Task, rows: BoolArray, cache: ErrorCache, domain: HyperNode
+    ) -> tuple[BoolArray | None, bool]:
+        """Find nodes for a pod; without any, whether other pods can still complete the group."""
+        reason = self._session.pre_predicate(task)
+        if reason is not None:
+            job.fit_errors[task.uid] = _refused_everywhere(rows, reason)
+            return None, False
+        feasible, errors = self._feasible(task, rows, cache)
+        if errors is None:
+            return feasible, True
+        job.fit_errors[task.uid] = errors if domain.name == CLUSTER else errors.within(domain.name)
+        return None, job.may_go_on(task.subjob)
+
+    def _place_quickly(self, task: Task, rows: BoolArray | None, statement: Statement) -> bool:
+        """Place a pod by what is known of its shape, if that suffices."""
+        session = self._session
+        found = session.quick_best(task, rows)
+        if found is None or session.pre_predicate_quickly(task) is not None:
+            return False
+        if found.idle:
+            statement.allocate(task, session.nodes.names[found.row])
+        else:
+            statement.pipeline(task, session.nodes.names[found.row], evicted=False)
+        return True
 
     def _feasible(self, task: Task, rows: BoolArray, cache: ErrorCache) -> tuple[BoolArray, FitErrors | None]:
         """Find nodes for a pod; the nominated node is tried first."""

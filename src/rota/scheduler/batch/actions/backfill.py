@@ -29,7 +29,7 @@ class Backfill:
     def run(self) -> None:
         """Place every pod that finds a node; its group is bound if it is complete then."""
         session, nodes = self._session, self._session.nodes
-        everywhere = np.ones(len(nodes), dtype=np.bool_)
+        everywhere = nodes.usable
         for task in self._waiting():
             job = session.jobs[task.job]
             reason = session.pre_predicate(task)
@@ -45,6 +45,7 @@ class Backfill:
             if session.ready(job):
                 for each in list(job.of(TaskStatus.ALLOCATED).values()):
                     session.send_binding(each)
+                session.committed()
 
     def _waiting(self) -> list[Task]:
         """Give the pods to place, queue by queue and group by group."""

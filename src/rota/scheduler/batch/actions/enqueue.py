@@ -30,7 +30,8 @@ class Enqueue:
                 known.add(job.queue)
                 queues.push(session.queues[job.queue])
             if job.pending:
-                waiting.setdefault(job.queue, PriorityQueue(session.job_before)).push(job)
+                order = session.order_in(session.queues[job.queue])
+                waiting.setdefault(job.queue, PriorityQueue(order)).push(job)
         while len(queues):
             queue = queues.pop()
             jobs = waiting.get(queue.name)
@@ -40,4 +41,6 @@ class Enqueue:
             if job.min_resources is None or session.enqueueable(job):
                 session.enqueued(job)
                 job.phase = PodGroupPhase.INQUEUE
+            elif queue.fifo:
+                continue
             queues.push(queue)

@@ -23,3 +23,4 @@ class Shuffle:
         for task in session.victim_tasks(running):
             session.send_eviction(task, self.name)
             session.release(task, room=False)
+        session.committed()

@@ -27,6 +27,11 @@ class Worksheet:
         return Worksheet(self.subjobs.copy(), {uid: queue.copy() for uid, queue in self.tasks.items()})
 
 
+def nothing(session: Session) -> Worksheet:
+    """Give a worksheet of a group that has nothing to place yet."""
+    return Worksheet(PriorityQueue(session.subjob_before), {})
+
+
 def organize(session: Session, job: Job, wanted: Callable[[Task], bool]) -> Worksheet:
     """List what is to be placed; sub-groups that the group cannot do without come first."""
     ready: dict[str, int] = {}

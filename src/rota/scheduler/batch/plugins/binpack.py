@@ -1,6 +1,6 @@
 """binpack: prefer nodes that are fuller, resource by resource."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -67,6 +67,11 @@ class Binpack(BatchPlugin):
         score *= float(MAX_SCORE * self._weight)
         score[refused] = 0.0
         return score
+
+    def node_key(self, task: Task, row: int) -> Hashable:
+        """What the node has, and what is used of it."""
+        nodes = self._nodes
+        return nodes.allocatable[:, row].tobytes(), nodes.used[:, row].tobytes()
 
 
 def _or_one(weight: int) -> int:

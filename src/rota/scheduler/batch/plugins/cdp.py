@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from rota.api.durations import duration
 from rota.scheduler.batch import arguments as args
 from rota.scheduler.batch.arguments import Argument
-from rota.scheduler.batch.durations import duration
 from rota.scheduler.batch.jobs import Job
 from rota.scheduler.batch.plugin import BatchPlugin, Victims, Vote
 from rota.scheduler.batch.sessions import Session
@@ -41,10 +41,7 @@ class CooldownProtection(BatchPlugin):
     def _protected(self, task: Task) -> bool:
         text = task.labels.get(COOLDOWN, task.annotations.get(COOLDOWN))
         time = None if text is None else duration(text)
-        status = task.pod.get("status") or {}
-        if time is None or status.get("phase") != "Running":
+        member = task.member
+        if time is None or member.phase != "Running" or not member.scheduled_at:
             return False
-        for condition in status.get("conditions") or ():
-            if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
-                return seconds(condition.get("lastTransitionTime") or "") + time > self._now
-        return False
+        return seconds(member.scheduled_at) + time > self._now

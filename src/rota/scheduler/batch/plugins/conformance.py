@@ -28,8 +28,4 @@ class Conformance(BatchPlugin):
 
 
 def _ordinary(candidates: list[Task]) -> list[Task]:
-    return [
-        task
-        for task in candidates
-        if task.namespace != SYSTEM and (task.pod.get("spec") or {}).get("priorityClassName") not in CRITICAL
-    ]
+    return [task for task in candidates if task.namespace != SYSTEM and task.member.priority_class not in CRITICAL]

@@ -1,6 +1,6 @@
 """nodeorder: the scores of the stock scheduler, with weights of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -29,6 +29,8 @@ _COMPARED: Final = {
     "TaintToleration": "tainttoleration.weight",
     "PodTopologySpread": "podtopologyspread.weight",
 }
+#: Those of them that look at nodes alone, not at other pods.
+_OF_NODES: Final = frozenset({"NodeAffinity", "TaintToleration"})
 _RESOURCES: Final = (("cpu", 1), ("memory", 1))
 
 
@@ -67,6 +69,8 @@ class NodeOrder(BatchPlugin):
             (framework.plugins[name], arguments[key]) for name, key in _COMPARED.items() if arguments[key]
         ]
         self._by_shape: dict[PodShape, IntArray] = {}
+        #: By shape, the version of affinity terms and whether scores in comparison differ.
+        self._differs: dict[PodShape, tuple[int, bool]] = {}
 
     def node_order(self, task: Task, rows: IndexArray) -> FloatArray:
         """Rate by what would be left, by balance and by images."""
@@ -80,6 +84,35 @@ class NodeOrder(BatchPlugin):
         if self._images:
             total += self._images * self._present(task)[rows]
         return total.astype(np.float64)
+
+    def node_key(self, task: Task, row: int) -> Hashable:
+        """What the node has, what is used of it, and how its images suit the pod."""
+        cluster = self._cluster
+        return (
+            cluster.allocatable[:, row].tobytes(),
+            cluster.requested[:, row].tobytes(),
+            cluster.nonzero_requested[:, row].tobytes(),
+            int(self._present(task)[row]) if self._images else 0,
+        )
+
+    def compares(self, task: Task) -> bool:
+        """Whether labels, taints or other pods make a difference between nodes for this pod."""
+        shape, version = task.info.shape, self._cluster.terms.version
+        known = self._differs.get(shape)
+        if known is None or known[0] != version:
+            known = self._differs[shape] = version, any(self._rates_unequally(task, one) for one, _ in self._compared)
+        return known[1]
+
+    def _rates_unequally(self, task: Task, plugin: Any) -> bool:
+        cluster, pod = self._cluster, task.info
+        state, rows = CycleState(cluster), np.flatnonzero(cluster.alive[: cluster.size])
+        status = plugin.pre_score(state, pod, cluster, cluster.alive[: cluster.size].copy())
+        if status is not None and status.skipped:
+            return False
+        if plugin.name not in _OF_NODES:
+            return True
+        raw = plugin.score_nodes(state, pod, cluster, rows)
+        return bool(len(raw)) and bool(raw.min() != raw.max())
 
     def batch_node_order(self, task: Task, rows: IndexArray) -> FloatArray:
         """Rate by labels, by other pods, by taints and by spread, among the nodes that come into question."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from rota.columns.arrays import BoolArray, CodeArray
+from rota.columns.arrays import BoolArray, CodeArray, IndexArray
 from rota.columns.pods import PodShape
 from rota.scheduler.batch import arguments as args
 from rota.scheduler.batch.arguments import Argument
@@ -49,6 +49,7 @@ class Predicates(BatchPlugin):
     """Filter nodes."""
 
     name: ClassVar[str] = "predicates"
+    filters_alone: ClassVar[bool] = True
     arguments: ClassVar[Mapping[str, Argument]] = {
         **{switch: Argument(args.boolean, True) for switch in (*_STABLE.values(), *_MOVING.values()) if switch},
         # Answers that depend on nodes alone are always kept; the switch is honoured either way.
@@ -68,6 +69,8 @@ class Predicates(BatchPlugin):
         self._moving: Final = [framework.plugins[name] for name in moving]
         self._by_shape: dict[PodShape, _Said] = {}
         self._states: dict[str, CycleState] = {}
+        #: By shape, the version of affinity terms and the nodes that are refused by themselves.
+        self._alone: dict[PodShape, tuple[int, BoolArray | None]] = {}
 
     # --- judging ----------------------------------------------------------------------------------------------------
 
@@ -150,6 +153,34 @@ class Predicates(BatchPlugin):
         if state is None or plugin is None or INTER_POD in state.skip_filter:
             return Trial()
         return _AffinityTrial(plugin, state.clone(), task, self._cluster.nodes[row])
+
+    def refused_alone(self, task: Task) -> BoolArray | None:
+        """The nodes that filters refuse by the nodes alone; None if a filter looks at other pods for this pod."""
+        shape, version = task.info.shape, self._cluster.terms.version
+        known = self._alone.get(shape)
+        if known is None or known[0] != version:
+            refused = np.zeros(self._cluster.size, dtype=np.bool_) if self._looks_at_nodes(task) else None
+            if refused is not None:
+                for rows, _ in self._said_of_nodes(task):
+                    refused |= rows
+            known = self._alone[shape] = version, refused
+        return known[1]
+
+    def _looks_at_nodes(self, task: Task) -> bool:
+        state = CycleState(self._cluster)
+        return all(
+            hasattr(plugin, "pre_filter") and plugin.pre_filter(state, task.info, self._cluster).status.skipped
+            for plugin in self._moving
+        )
+
+    def crowded(self, rows: IndexArray) -> BoolArray:
+        """Which of the nodes have no place for another pod."""
+        full: BoolArray = self._nodes.most_pods[rows] <= self._cluster.pod_count[rows]
+        return full
+
+    def is_crowded(self, row: int) -> bool:
+        """Whether a node has no place for another pod."""
+        return bool(self._nodes.most_pods[row] <= self._cluster.pod_count[row])
 
     # --- following --------------------------------------------------------------------------------------------------
 

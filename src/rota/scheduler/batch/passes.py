@@ -1,0 +1,130 @@
+"""A pass: one session on the state of a mirror, and everything that has to be written afterwards, as values.
+
+Between passes, `progress` gives the statuses of groups whose pods only moved on (bound, started, ended), without a
+session.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rota.columns.pods import PodInfo
+from rota.scheduler.batch import group_statuses, outcomes, registry, wait_reasons
+from rota.scheduler.batch.amounts import Amounts
+from rota.scheduler.batch.conf import BatchConfiguration
+from rota.scheduler.batch.group_statuses import Change
+from rota.scheduler.batch.jobs import Job
+from rota.scheduler.batch.mirror import Mirror
+from rota.scheduler.batch.sessions import Commit, Session
+from rota.scheduler.batch.statuses import PodGroupPhase, TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """A status to be written."""
+
+    group: Mapping[str, Any]
+    status: Mapping[str, Any]
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class PodNote:
+    """Why a pod is not bound: reason, message, and the node that it will get."""
+
+    pod: PodInfo
+    reason: str
+    message: str
+    nominated: str
+
+
+@dataclass(slots=True)
+class PassResult:
+    """What a pass decided, apart from bindings and evictions, which were given to `on_commit`."""
+
+    groups: list[GroupStatus] = field(default_factory=list)
+    notes: list[PodNote] = field(default_factory=list)
+    #: What each queue has, by name.
+    allocated: dict[str, Amounts] = field(default_factory=dict)
+    #: Figures of plugins, by the plugin's name.
+    figures: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: Groups with pods that wait, by key, with why.
+    waiting: dict[str, str] = field(default_factory=dict)
+    bound: int = 0
+    evicted: int = 0
+
+
+def run(
+    mirror: Mirror,
+    configuration: BatchConfiguration,
+    *,
+    now: float,
+    transition: str,
+    on_commit: Callable[[Commit], None],
+) -> PassResult:
+    """Run one session; `on_commit` gets every group of bindings and evictions as soon as it is decided."""
+    state = mirror.state(now)
+    session = registry.run(state, configuration, on_commit=on_commit, quick=True)
+    outcome = outcomes.of(session)
+    result = PassResult(
+        allocated=_allocated(session),
+        figures={name: plugin.report() for name, plugin in session.plugins.items()},
+        bound=len(outcome.binds),
+        evicted=len(outcome.evicts),
+    )
+    by_key = {}
+    for job in session.jobs.values():
+        phase, condition = outcome.phases[job.key], _explained(session, job, outcome.conditions.get(job.key))
+        result.groups += _status(job, phase, condition, now=now, transition=transition)
+        job.phase = PodGroupPhase(phase)
+        mirror.decided_phase(job.key, phase)
+        for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED):
+            by_key.update({task.key: task.info for task in job.of(status).values()})
+        if condition is not None and condition.type == outcomes.UNSCHEDULABLE_CONDITION:
+            result.waiting[job.key] = condition.message
+    result.notes = [PodNote(by_key[key], *said) for key, said in outcome.pods.items()]
+    mirror.settle(session)
+    return result
+
+
+def progress(mirror: Mirror, keys: Iterable[str], *, now: float, transition: str) -> list[GroupStatus]:
+    """Give the statuses of groups without a session: conditions stay as they are."""
+    found: list[GroupStatus] = []
+    for key in keys:
+        job = mirror.jobs.get(key)
+        if job is not None and job.queue in mirror.queues:
+            unschedulable = job.phase is PodGroupPhase.UNKNOWN and not job.is_ready
+            phase = outcomes.phase_of(job, unschedulable=unschedulable)
+            found += _status(job, phase, None, now=now, transition=transition)
+            job.phase = PodGroupPhase(phase)
+            mirror.decided_phase(key, phase)
+    return found
+
+
+def _explained(session: Session, job: Job, condition: outcomes.Condition | None) -> outcomes.Condition | None:
+    """Add why the queue does not let a group in; also to a group without pods, which Volcano says nothing about."""
+    reason = wait_reasons.of(session, job)
+    if not reason:
+        return condition
+    if condition is None:
+        return outcomes.Condition(outcomes.UNSCHEDULABLE_CONDITION, outcomes.NOT_ENOUGH, reason)
+    return replace(condition, message=f"{condition.message}; {reason}")
+
+
+def _status(
+    job: Job, phase: str, condition: outcomes.Condition | None, *, now: float, transition: str
+) -> list[GroupStatus]:
+    status, change = group_statuses.updated(job, phase, condition, now=now, transition=transition)
+    return [] if change is Change.NONE else [GroupStatus(job.group, status, change)]
+
+
+def _allocated(session: Session) -> dict[str, Amounts]:
+    """Add up what the groups of every queue have, with the queues above."""
+    found = {name: Amounts() for name in session.queues}
+    for job in session.jobs.values():
+        name, seen = job.queue, set[str]()
+        while name in found and name not in seen:
+            found[name].add(job.allocated)
+            seen.add(name)
+            name = session.queues[name].parent
+    return found

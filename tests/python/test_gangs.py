@@ -1,0 +1,86 @@
+"""`rota.task(gang=…)`: several processes run a function at once and talk to each other."""
+
+import os
+import socket
+import time
+
+import pytest
+
+import rota
+from rota.python import manifests, serialization
+from rota.python.options import OptionError, Options
+from rota.python.serialization import Packed
+
+
+def test_a_gang_is_a_job_whose_pods_start_together() -> None:
+    packed = Packed(name="f", content=serialization.pack(len, ("x",), {}, name="f"))
+    job = manifests.job("f-1", "default", packed, Options(gang=4, queue="night"), session="s", parts=1)
+    spec = job["spec"]
+    assert (spec["completions"], spec["parallelism"], spec["completionMode"]) == (4, 4, "Indexed")
+    template = spec["template"]
+    assert template["metadata"]["annotations"] == {
+        "scheduling.volcano.sh/queue-name": "night",
+        "scheduling.volcano.sh/group-min-member": "4",
+    }
+    assert (template["spec"]["schedulerName"], template["spec"]["subdomain"]) == ("volcano", "f-1")
+    named = {one["name"]: one.get("value") for one in template["spec"]["containers"][0]["env"]}
+    assert (named["WORLD_SIZE"], named["MASTER_ADDR"]) == ("4", "f-1-0.f-1")
+
+
+def test_a_gang_is_not_retried_and_is_no_step() -> None:
+    with pytest.raises(OptionError, match="not retried"):
+        rota.task(gang=2, retries=1)
+
+    @rota.task(gang=2)
+    def work() -> int:
+        return 1
+
+    @rota.pipeline
+    def whole() -> None:
+        work()
+
+    with pytest.raises(rota.PipelineError, match="is a gang"):
+        whole.manifest()
+
+
+@rota.task(gang=4)
+def total(base: int) -> tuple[int, int]:
+    """Every process sends a number to the first one, which adds them up."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if rank == 0:
+        with socket.create_server(("", address[1])) as server:
+            others = [server.accept()[0] for _ in range(size - 1)]
+            return size, base + sum(int(one.recv(16)) for one in others)
+    for _ in range(300):
+        try:
+            with socket.create_connection(address, timeout=30) as first:
+                first.sendall(str(base * (rank + 1)).encode())
+                return size, 0
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError("the first process does not answer")
+
+
+@rota.task(gang=2)
+def broken() -> int:
+    if os.environ["RANK"] == "1":
+        raise ValueError("process one gives up")
+    time.sleep(600)
+    return 0
+
+
+@pytest.mark.slow
+def test_four_processes_add_up_a_sum(client: rota.Client) -> None:
+    assert client.submit(total, 10).result(60) == (4, 100)
+
+
+@pytest.mark.slow
+def test_one_failed_process_fails_the_gang(client: rota.Client) -> None:
+    with pytest.raises(ValueError, match="process one gives up"):
+        client.submit(broken).result(60)
+
+
+@pytest.mark.slow
+def test_a_queue_lets_a_task_in(client: rota.Client) -> None:
+    assert client.submit(rota.task(queue="default")(abs), -3).result(60) == 3
