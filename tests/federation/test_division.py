@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.federation.placement import division
 from rota.federation.placement.division import divide
 
+INITIAL = st.dictionaries(st.sampled_from("abcdz"), st.integers(0, 400))
 WEIGHTS = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=3), st.integers(0, 50), min_size=1, max_size=8)
 
 
@@ -46,3 +48,23 @@ def test_what_is_there_stays(replicas: int, weights: dict[str, int], held: int) 
     initial = dict.fromkeys(weights, held)
     found = divide(replicas, weights, initial)
     assert all(found[name] >= held for name in weights)
+
+
+@given(
+    st.integers(0, 3000), WEIGHTS, st.dictionaries(st.sampled_from("abcdz"), st.integers(0, 400)), st.text(max_size=3)
+)
+def test_many_replicas_are_divided_as_one_by_one(
+    replicas: int, weights: dict[str, int], initial: dict[str, int], uid: str
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(division, "_MANY", 10**9)
+        expected = divide(replicas, weights, initial, uid)
+        patched.setattr(division, "_MANY", 0)
+        assert divide(replicas, weights, initial, uid) == expected
+
+
+@pytest.mark.parametrize("weights", [{"a": 1, "b": 2, "c": 0}, {"a": 2**31, "b": 1}, {"a": 7}], ids=str)
+def test_the_largest_number_of_replicas_takes_no_time(weights: dict[str, int]) -> None:
+    found = divide(2**31 - 1, weights)
+    assert sum(found.values()) == 2**31 - 1
+    assert found["a"] == pytest.approx((2**31 - 1) * weights["a"] / sum(weights.values()), abs=2)

@@ -3,11 +3,11 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from rota.cli import endpoints, master_options, options, output
+from rota.cli import federation_members, federation_operations, federation_views, master_options, options
 from rota.cli.command_types import Command, CommandGroup
 from rota.kit import logs
 
@@ -30,7 +30,8 @@ def command() -> None:
     """Run many clusters as one, by Karmada's policies (policy.karmada.io, work.karmada.io, cluster.karmada.io).
 
     A control plane stores resources and policies, and applies each resource to the member clusters that its policy
-    selects. Members are clusters of `rota up` or any Kubernetes; the control plane connects to them (push mode).
+    selects. Members are clusters of `rota up` or any Kubernetes. The control plane connects to them (push mode), or an
+    agent in the member connects to the control plane (pull mode).
     """
 
 
@@ -42,42 +43,15 @@ def command() -> None:
         ("rota federation up --data ./federation --port 7443", "fail if the port is in use"),
     ],
 )
+@master_options.place_options("federation", "ROTA_FEDERATION_STORE")
 @click.option(
-    "--data",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="Folder for the federation's data; created if missing.",
-)
-@click.option(
-    "--store",
-    "store_url",
-    metavar="URL",
-    envvar="ROTA_FEDERATION_STORE",
-    show_envvar=True,
-    help="Store of the federation, instead of a SQLite file in the data folder.",
-)
-@click.option(
-    "--port",
-    type=master_options.PORT,
-    metavar="PORT",
-    help="Serve the API on this loopback port; 0 for a free one.  [default: 6443, or the next free one]",
-)
-@click.option(
-    "--every",
-    "every_s",
-    type=options.Duration(),
-    default="10s",
+    "--listen",
+    default="127.0.0.1",
     show_default=True,
-    help="Interval of health checks of members.",
+    metavar="ADDRESS",
+    help="Address to serve on; agents of pull members have to reach it.",
 )
-@click.option(
-    "--threshold",
-    "threshold_s",
-    type=options.Duration(nothing="at once"),
-    default="30s",
-    show_default=True,
-    help="How long a member's health must have changed before its condition changes; 0: at once.",
-)
+@options.health_options
 @click.option(
     "--taint-eviction",
     type=click.Choice(["on", "off"]),
@@ -93,15 +67,53 @@ def command() -> None:
     show_default=True,
     help="How long what leaves a cluster waits for a healthy successor.",
 )
+@click.option(
+    "--namespaces",
+    type=click.Choice(["needed", "all"]),
+    default="needed",
+    show_default=True,
+    help="Create a namespace in the members that get an object in it, or every namespace in all members.",
+)
+@click.option(
+    "--eviction-rate",
+    type=click.FloatRange(min=0, min_open=True),
+    default=0.5,
+    show_default=True,
+    metavar="N",
+    help="Evictions per second; fewer while most members are lost, and none while all of them are.",
+)
+@click.option(
+    "--lease-grace",
+    "lease_grace_s",
+    type=options.Duration(),
+    default="40s",
+    show_default=True,
+    help="How long an agent may fail to renew its Lease before its cluster's health is unknown.",
+)
+@click.option(
+    "--fence-margin",
+    "fence_margin_s",
+    type=options.Duration(),
+    default="20s",
+    show_default=True,
+    help="Time added before exclusive workloads of a member that is cut off start elsewhere.",
+)
+@click.option(
+    "--feature-gates",
+    metavar="NAME=BOOL[,...]",
+    default="",
+    help="Karmada's feature gates, such as FederatedQuotaEnforcement=true, and GenericInterpretation.",
+)
 def up(
     *,
     data: Path,
     store_url: str | None,
     port: int | None,
-    every_s: float,
-    threshold_s: float,
+    listen: str,
     taint_eviction: str,
-    eviction_timeout_s: float,
+    namespaces: str,
+    feature_gates: str,
+    **durations: float,
 ) -> None:
     """Run the control plane of a federation on this machine until interrupted.
 
@@ -117,12 +129,13 @@ def up(
         url,
         folder,
         port=port,
+        listen=listen,
         alone=not store_url,
-        every_s=every_s,
-        threshold_s=threshold_s,
         evict_tainted=taint_eviction == "on",
-        eviction_timeout_s=eviction_timeout_s,
+        namespaces_everywhere=namespaces == "all",
+        feature_gates=feature_gates,
         ready=_ready,
+        **durations,
     )
     click.echo("The federation has stopped.")
 
@@ -133,82 +146,6 @@ def _ready(facts: dict[str, str]) -> None:
     click.echo("The federation is up. Ctrl-C stops it; the data stays.")
     click.echo(f"Try: export KUBECONFIG={shlex.quote(facts['config'])}")
     click.echo("     rota federation join NAME --member KUBECONFIG")
-
-
-@command.command(
-    "join",
-    cls=Command,
-    examples=[
-        ("rota federation join m1 --member ./m1/kubeconfig", "a cluster on this machine"),
-        ("rota federation join m2 --member m2.yaml --region eu --zone eu-1 --label tier=gold", "with properties"),
-    ],
-)
-@click.argument("name", metavar="NAME")
-@click.option(
-    "--member",
-    "kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    required=True,
-    metavar="KUBECONFIG",
-    help="The kubeconfig of the member's administrator; an encrypted copy is stored.",
-)
-@click.option("--provider", default="", help="Provider of the cluster.")
-@click.option("--region", default="", help="Region of the cluster.")
-@click.option("--zone", "zones", multiple=True, help="Zone of the cluster; repeatable.")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
-@output.json_option
-@endpoints.server_options
-def join(
-    *,
-    name: str,
-    kubeconfig: Path,
-    provider: str,
-    region: str,
-    zones: tuple[str, ...],
-    labels: tuple[str, ...],
-    as_json: bool,
-    **server: Any,
-) -> None:
-    """Add a member cluster to the federation, in push mode."""
-    from rota.cli.commands import federation_clusters as commands  # noqa: PLC0415 - not needed to refuse an option
-
-    properties = {"provider": provider, "region": region, "zones": list(zones)}
-    commands.join(name, kubeconfig, properties, labels, as_json=as_json, **server)
-
-
-@command.command(
-    "unjoin",
-    cls=Command,
-    examples=[("rota federation unjoin m1", "move its replicas to other members, and remove the cluster")],
-)
-@click.argument("name", metavar="NAME")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=options.Duration(nothing="do not wait"),
-    default="2m",
-    show_default=True,
-    help="Maximum time to wait until it is removed; 0: do not wait.",
-)
-@output.json_option
-@endpoints.server_options
-def unjoin(*, name: str, timeout_s: float, as_json: bool, **server: Any) -> None:
-    """Remove a member cluster: its resources are deleted there, and divided replicas move to other clusters."""
-    from rota.cli.commands import federation_clusters as commands  # noqa: PLC0415 - not needed to refuse an option
-
-    commands.unjoin(name, timeout_s=timeout_s, as_json=as_json, **server)
-
-
-@command.command(
-    "clusters", cls=Command, examples=[("rota federation clusters", "all member clusters and their status")]
-)
-@output.json_option
-@endpoints.server_options
-def clusters(*, as_json: bool, **server: Any) -> None:
-    """List the member clusters of the federation."""
-    from rota.cli.commands import federation_clusters as commands  # noqa: PLC0415 - not needed to refuse an option
-
-    commands.clusters(as_json=as_json, **server)
 
 
 @command.command(
@@ -241,3 +178,9 @@ def decide(ctx: click.Context, *, files: tuple[Path, ...]) -> None:
 
     if not commands.decide(files):
         ctx.exit(UNDECIDED)
+
+
+command.add_command(federation_views.get)
+command.add_command(federation_views.interpret)
+federation_members.add_to(command)
+federation_operations.add_to(command)

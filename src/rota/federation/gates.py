@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rota.kit.errors import UserError
+
 
 @dataclass(frozen=True, slots=True)
 class Gates:
@@ -16,6 +18,13 @@ class Gates:
     stateful_failover_injection: bool = False
     workload_affinity: bool = False
     priority_based_scheduling: bool = True
+    federated_quota_enforcement: bool = False
+    #: Of our own: kinds without a rule are read by scale subresource and conditions.
+    generic_interpretation: bool = False
+    #: Of our own: spread constraints over zones, providers and labels choose clusters.
+    spread_by_every_field: bool = False
+    #: Of our own: statuses of StatefulSets, Pods and claims are kept in full.
+    detailed_status: bool = False
 
 
 DEFAULT = Gates()
@@ -29,6 +38,10 @@ _NAMES = {
     "StatefulFailoverInjection": "stateful_failover_injection",
     "WorkloadAffinity": "workload_affinity",
     "PriorityBasedScheduling": "priority_based_scheduling",
+    "FederatedQuotaEnforcement": "federated_quota_enforcement",
+    "GenericInterpretation": "generic_interpretation",
+    "SpreadByEveryField": "spread_by_every_field",
+    "DetailedStatus": "detailed_status",
 }
 
 
@@ -37,3 +50,16 @@ def from_names(given: Mapping[str, bool] | None) -> Gates:
     if not given:
         return DEFAULT
     return Gates(**{_NAMES[name]: bool(on) for name, on in given.items() if name in _NAMES})
+
+
+def parse(text: str) -> Gates:
+    """The gates of `NAME=true,NAME=false`; a name that decides nothing here is refused."""
+    given: dict[str, bool] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, _, value = part.partition("=")
+        if name not in _NAMES:
+            raise UserError(f"{name} is no feature gate", f"use {', '.join(sorted(_NAMES))}")
+        if value not in ("true", "false"):
+            raise UserError(f"{part!r} is no setting of a gate", f"write {name}=true or {name}=false")
+        given[name] = value == "true"
+    return from_names(given)

@@ -382,7 +382,8 @@ async def test_a_member_that_leaves_gives_its_replicas_to_the_others(place: Plac
 
 async def test_a_member_that_never_answers_again_can_be_let_go(place: Place) -> None:
     namespace = await place.namespace("lost")
-    await place.submit(config_map("facts", namespace, a="1"), policy(namespace, "ConfigMap"))
+    only = policy(namespace, "ConfigMap", placement={"clusterAffinity": {"clusterNames": ["m1"]}})
+    await place.submit(config_map("facts", namespace, a="1"), only)
     await until(place.members["m1"], CONFIG_MAPS, "facts", lambda obj: obj is not None, namespace=namespace)
     place.masters["m1"].kill()
     left = place.federation.rota("federation", "unjoin", "m1", "--timeout", "90s")

@@ -1,6 +1,7 @@
 """`rota federation join`, `unjoin` and `clusters`: register, remove and list member clusters."""
 
 import base64
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -11,9 +12,10 @@ from rota.api import errors, meta, names
 from rota.cli import endpoints, output
 from rota.cli.commands import session
 from rota.client import kubeconfig
+from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client, Object
 from rota.federation import kinds
-from rota.federation.control import members
+from rota.federation.member import connections
 from rota.kit import system
 from rota.kit.errors import UserError
 
@@ -30,25 +32,15 @@ def join(
     **server: Any,
 ) -> None:
     """Create the Cluster, and the Secret with its credentials."""
-    problems = names.check_dns1123_label(name)
-    if problems:
-        raise UserError(f"{name!r} cannot be the name of a cluster: {problems[0]}", "choose another name")
     endpoint = kubeconfig.load(member, clock=system.SystemClock())
-    text = kubeconfig.render(endpoint, name=name)
-    if members.load(text, clock=system.SystemClock()).client_certificate is None:
-        text = member.read_bytes()  # it authenticates by another method than a certificate, which the file must contain
+    text = portable_kubeconfig(endpoint, name, member)
     spec = {
         "syncMode": "Push",
         "apiEndpoint": endpoint.server,
         "secretRef": {"namespace": kinds.CLUSTER_NAMESPACE, "name": name},
         **{member_name: value for member_name, value in properties.items() if value},
     }
-    cluster = {
-        "apiVersion": "cluster.karmada.io/v1alpha1",
-        "kind": "Cluster",
-        "metadata": {"name": name, "labels": dict(_label(one) for one in labels)},
-        "spec": spec,
-    }
+    cluster = cluster_object(name, spec, labels)
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -65,8 +57,30 @@ def join(
             return
         raise UserError(f"there is a cluster {name} already", f"choose another name, or rota federation unjoin {name}")
 
-    _at(server, work)
-    _tell({"joined": name}, f"Cluster {name} has joined.", as_json=as_json)
+    at(server, work)
+    tell({"joined": name}, f"Cluster {name} has joined.", as_json=as_json)
+
+
+def cluster_object(name: str, spec: Mapping[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+    """A Cluster; `UserError` if its name or a label is not allowed."""
+    problems = names.check_dns1123_label(name)
+    if problems:
+        raise UserError(f"{name!r} cannot be the name of a cluster: {problems[0]}", "choose another name")
+    return {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": name, "labels": dict(_label(one) for one in labels)},
+        "spec": dict(spec),
+    }
+
+
+def portable_kubeconfig(endpoint: Endpoint, name: str, file: Path | None) -> bytes:
+    """A kubeconfig that contains all of its credentials: made of certificates, or else the file as it is."""
+    text = kubeconfig.render(endpoint, name=name)
+    if connections.load(text, clock=system.SystemClock()).client_certificate is not None:
+        return text
+    # It authenticates by another method than a certificate, which the file must contain.
+    return (file or kubeconfig.default_path(os.environ)).read_bytes()
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -95,13 +109,13 @@ def unjoin(name: str, *, timeout_s: float, as_json: bool, **server: Any) -> None
             await clock.sleep(_LOOK_AGAIN_S)
         return False
 
-    gone = _at(server, work)
+    gone = at(server, work)
     if not gone and timeout_s:
         raise UserError(
             f"cluster {name} has not let go of everything within {timeout_s:.0f} s",
             "it goes on; look with rota federation clusters",
         )
-    _tell({"unjoined": name, "gone": gone}, f"Cluster {name} has left.", as_json=as_json)
+    tell({"unjoined": name, "gone": gone}, f"Cluster {name} has left.", as_json=as_json)
 
 
 def clusters(*, as_json: bool, **server: Any) -> None:
@@ -110,7 +124,7 @@ def clusters(*, as_json: bool, **server: Any) -> None:
     async def work(client: Client) -> list[Object]:
         return (await client.list(kinds.CLUSTERS)).items
 
-    found = sorted(_at(server, work), key=meta.name)
+    found = sorted(at(server, work), key=meta.name)
     rows = [_row(cluster) for cluster in found]
     if as_json:
         output.document(
@@ -137,11 +151,13 @@ def _row(cluster: Object) -> list[str]:
 _T = TypeVar("_T")
 
 
-def _at(server: Mapping[str, Any], work: Callable[[Client], Awaitable[_T]]) -> _T:
+def at(server: Mapping[str, Any], work: Callable[[Client], Awaitable[_T]]) -> _T:
+    """Run an operation at the control plane."""
     return session.at(endpoints.chosen(**server), work)
 
 
-def _tell(document: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+def tell(document: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Print a result."""
     if as_json:
         output.document(dict(document))
     else:

@@ -14,22 +14,25 @@ def up(
     folder: Path,
     *,
     port: int | None,
+    listen: str,
     alone: bool,
-    every_s: float,
-    threshold_s: float,
     evict_tainted: bool,
-    eviction_timeout_s: float,
+    namespaces_everywhere: bool,
+    feature_gates: str,
     ready: Callable[[dict[str, str]], None],
+    **durations: float,
 ) -> None:
     """Run a control plane until a signal stops it."""
     # Imported here: the other commands of this package are clients and must not load a server.
     from rota import assembly, control_plane  # noqa: PLC0415
     from rota.apiserver.admission.unenforced import Mode  # noqa: PLC0415
+    from rota.federation import gates  # noqa: PLC0415
     from rota.federation.control.federation import Settings  # noqa: PLC0415
 
     settings = control_plane.Settings(
         data=folder,
         port=port,
+        host=listen,
         workers=0,
         scheduler=False,
         controllers=_CONTROLLERS,
@@ -37,9 +40,9 @@ def up(
         alone=alone,
     )
     federated = Settings(
-        every_s=every_s,
-        threshold_s=threshold_s,
         evict_tainted=evict_tainted,
-        eviction_timeout_s=eviction_timeout_s,
+        namespaces_everywhere=namespaces_everywhere,
+        gates=gates.parse(feature_gates),
+        **durations,
     )
     assembly.run(assembly.run_federation(url, settings, ready=ready, federated=federated))

@@ -66,6 +66,13 @@ def pace(spec: Object, history: History, *, current: int, wanted: int, downscale
     return Pace(replicas, able, replicas != steady, limit)
 
 
+def into_bounds(current: int, lowest: int, highest: int) -> Pace:
+    """The nearest number within the bounds, for replicas outside of them: no metrics are needed for that."""
+    if current < lowest:
+        return Pace(min(lowest, highest), "SucceededRescale", limited=True, limit="TooFewReplicas")
+    return Pace(highest, "SucceededRescale", limited=True, limit="TooManyReplicas")
+
+
 def _steadied(recommendations: Aged, current: int, wanted: int, up: Object, down: Object) -> int:
     """The lowest recommendation of the window to grow by, the highest to shrink by, the present number in between."""
     least = min((n for age, n in recommendations if age < up["stabilizationWindowSeconds"]), default=wanted)

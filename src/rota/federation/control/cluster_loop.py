@@ -2,20 +2,19 @@
 
 import contextlib
 from collections.abc import Iterable
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
-from rota.client.transports.transport import TransportError
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
 from rota.federation import kinds, object_names
-from rota.federation.control import members, summaries
-from rota.federation.control.frame import Frame, covers
-from rota.federation.control.types import Types
+from rota.federation.control import pull_members
+from rota.federation.control.fences import Fences
 from rota.federation.failover import cluster_taints
-from rota.federation.failover.cluster_health import Threshold
+from rota.federation.failover.cluster_health import Condition, Monitor
+from rota.federation.member import connections, observation
+from rota.federation.member.observation import Publisher
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -24,12 +23,11 @@ from rota.kit.errors import UserError
 log = logs.get(__name__)
 
 FINALIZER: Final = "karmada.io/cluster-controller"
-_NODES: Final = ("", "v1", "nodes")
-_PODS: Final = ("", "v1", "pods")
-#: How often a member is asked.
-EVERY_S: Final = 10.0
-#: For how long an observation must last before it is published.
-THRESHOLD_S: Final = 30.0
+#: For how long an agent may fail to renew its Lease before its cluster counts as unknown.
+LEASE_GRACE_S: Final = 40.0
+_UNKNOWN_REASON: Final = "ClusterStatusUnknown"
+#: When a cluster that changed while it was observed is looked at again.
+_AFTER_CONFLICT_S: Final = 0.2
 
 
 class ClusterLoop:
@@ -41,26 +39,36 @@ class ClusterLoop:
         *,
         clock: Clock,
         rng: Rng,
-        every_s: float = EVERY_S,
-        threshold_s: float = THRESHOLD_S,
+        fences: Fences,
+        every_s: float = observation.EVERY_S,
+        threshold_s: float = observation.THRESHOLD_S,
+        lease_grace_s: float = LEASE_GRACE_S,
     ) -> None:
         self._client: Final = client
         self._clock: Final = clock
         self._rng: Final = rng
         self._every_s: Final = every_s
         self._threshold_s: Final = threshold_s
-        self._frame: Final = Frame[str]("clusters", clock=clock, rng=rng)
-        self._clusters: Final = self._frame.follow(client, kinds.CLUSTERS, self._changed)
-        self._works: Final = self._frame.follow(client, kinds.WORKS, self._work_changed)
-        self._policies: Final = self._frame.follow(client, kinds.TAINT_POLICIES, self._policy_changed)
-        self._thresholds: Final[dict[str, Threshold]] = {}
+        self._frame: Final = Reconciler[str](
+            client, "clusters", self._process, clock=clock, rng=rng, workers=8, retries=connections.RETRIES
+        )
+        self._clusters: Final = self._frame.follow(kinds.CLUSTERS, self._changed).cache
+        self._works: Final = self._frame.follow(kinds.WORKS, self._work_changed).cache
+        self._policies: Final = self._frame.follow(kinds.TAINT_POLICIES, self._policy_changed).cache
+        self._fences: Final = fences
+        self._lease_grace_s: Final = lease_grace_s
+        self._publishers: Final[dict[str, Publisher]] = {}
+        self._monitors: Final[dict[str, Monitor]] = {}
+        #: Pull members whose account was put right since the start.
+        self._admitted: Final[set[str]] = set()
+        self._frame.follow(kinds.LEASES, fences.changed, namespace=kinds.CLUSTER_NAMESPACE)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._frame.run(self._process, workers=8)
+        await self._frame.run()
 
     def _changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        if old is None or new is None or meta.is_deleting(new) != meta.is_deleting(old):
+        if old is None or new is None or _seen(old) != _seen(new):
             self._frame.queue.add(key.name)
 
     def _work_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -75,67 +83,72 @@ class ClusterLoop:
     async def _process(self, name: str) -> float | None:
         cluster = self._clusters.get(name)
         if cluster is None:
-            self._thresholds.pop(name, None)
+            self._publishers.pop(name, None)
+            self._monitors.pop(name, None)
+            self._admitted.discard(name)
             return None
         if meta.is_deleting(cluster):
             return await self._leave(cluster)
         if FINALIZER not in meta.finalizers(cluster):
             patch = {"metadata": {"finalizers": [*meta.finalizers(cluster), FINALIZER]}}
             cluster = await self._client.patch(kinds.CLUSTERS, name, patch)
-        await ensure_namespace(self._client, object_names.execution_space(name))
-        if (cluster.get("spec") or {}).get("syncMode") != "Pull":
+        await connections.ensure_namespace(self._client, object_names.execution_space(name))
+        if pull_members.is_pull(cluster):
+            if name not in self._admitted:
+                await pull_members.admit(self._client, name)
+                self._admitted.add(name)
+            cluster = await self._monitor(cluster)
+        else:
             cluster = await self._observe(cluster)
         now = times.format_time(self._clock.now())
         ready = {**cluster, "spec": {**cluster["spec"], "taints": cluster_taints.by_readiness(cluster, now)}}
         taints = cluster_taints.by_policies(ready, self._policies.values(), now)
         if taints != list((cluster.get("spec") or {}).get("taints") or ()):
-            await self._client.patch(kinds.CLUSTERS, name, {"spec": {"taints": taints or None}})
+            # Observing a member takes a while: taints that others wrote meanwhile are not overwritten.
+            version = {"resourceVersion": meta.metadata(cluster)["resourceVersion"]}
+            try:
+                await self._client.patch(
+                    kinds.CLUSTERS, name, {"metadata": version, "spec": {"taints": taints or None}}
+                )
+            except errors.Conflict:
+                return _AFTER_CONFLICT_S
         return self._every_s
 
     async def _observe(self, cluster: Object) -> Object:
-        """Ask the member, and publish what it says."""
+        """Ask the member, and publish what it answers; the agent of a pull member does that itself."""
         name = meta.name(cluster)
-        observed, status = await self._asked(cluster)
-        now = self._clock.now()
-        threshold = self._thresholds.setdefault(name, Threshold(self._threshold_s, self._threshold_s))
-        current = (meta.condition(cluster, "Ready") or {}).get("status")
-        ready = threshold.published(current, observed["status"], now)
-        if ready == observed["status"]:
-            status["conditions"] = meta.with_condition(meta.conditions(cluster), observed, now=times.format_time(now))
-        if covers(cluster.get("status") or {}, status):
-            return cluster
-        return await self._client.patch(kinds.CLUSTERS, name, {"status": status}, subresource="status")
-
-    async def _asked(self, cluster: Object) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The Ready condition as it is now, and the rest of the status if the member answers."""
-        condition = {"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "cluster is healthy"}
+        publisher = self._publishers.setdefault(
+            name, Publisher(self._client, name, clock=self._clock, threshold_s=self._threshold_s)
+        )
         try:
-            async with members.connected(self._client, cluster, clock=self._clock, rng=self._rng) as member:
-                once = member.with_settings(retry=False)
-                await once.request("GET", "/readyz", accept="*/*")
-                types = await Types(once).refresh()
-                nodes = (await once.list(_NODES)).items
-                pods = (await once.list(_PODS)).items
-                version = await once.request("GET", "/version")
-        except Exception as error:  # whatever a member does, it is its own health that suffers
-            if isinstance(error, errors.ApiError | TransportError | UserError | OSError | TimeoutError):
-                said = f"{type(error).__name__}: {error}"
-                log.info("a member does not answer", cluster=meta.name(cluster), error=said)
-            else:
-                log.exception("the answers of a member cannot be used", error=error, cluster=meta.name(cluster))
-            unreachable = not isinstance(error, errors.ApiError)
-            condition |= {
-                "status": "False",
-                "reason": "ClusterNotReachable" if unreachable else "ClusterNotReady",
-                "message": "cluster is not reachable" if unreachable else "cluster is reachable but not ready",
-            }
-            return condition, {}
-        return condition, {
-            "kubernetesVersion": str(msgspec.json.decode(version).get("gitVersion", "")),
-            "apiEnablements": summaries.enablements(types.values()),
-            "nodeSummary": summaries.nodes(nodes),
-            "resourceSummary": summaries.resources_of(nodes, pods),
+            async with connections.connected(self._client, cluster, clock=self._clock, rng=self._rng) as member:
+                observed = await observation.observe(member, name, clock=self._clock)
+        except (connections.NoConnection, errors.ApiError, UserError, OSError, ValueError) as error:
+            observed = observation.failed(error, name)
+        return await publisher.publish(cluster, observed)
+
+    async def _monitor(self, cluster: Object) -> Object:
+        """Declare a pull member unknown whose agent has stopped renewing its Lease."""
+        name, now = meta.name(cluster), self._clock.now()
+        created = times.parse(meta.metadata(cluster)["creationTimestamp"])
+        monitor = self._monitors.setdefault(name, Monitor(created, self._lease_grace_s, self._lease_grace_s * 1.5))
+        present = meta.condition(cluster, "Ready")
+        ready = None
+        if present is not None:
+            ready = Condition(present["status"], by_monitor=present.get("reason") == _UNKNOWN_REASON)
+        verdict = monitor.check(ready, self._fences.renewed(name), now, pushed=False)
+        if verdict == ready or verdict is None:
+            return cluster
+        condition = {
+            "type": "Ready",
+            "status": verdict.status,
+            "reason": _UNKNOWN_REASON,
+            "message": "the agent of the cluster has stopped renewing its Lease",
         }
+        conditions = meta.with_condition(meta.conditions(cluster), condition, now=times.format_time(now))
+        return await self._client.patch(
+            kinds.CLUSTERS, name, {"status": {"conditions": conditions}}, subresource="status"
+        )
 
     async def _leave(self, cluster: Object) -> float | None:
         """Let a cluster go once it has no Works any more: the scheduler moves bindings off a cluster that leaves."""
@@ -143,11 +156,13 @@ class ClusterLoop:
         space = object_names.execution_space(name)
         works = [work for key, work in self._works.items() if key.namespace == space]
         if works:
-            if not meta.is_condition_true(await self._observe(cluster), "Ready"):
+            seen = await (self._monitor(cluster) if pull_members.is_pull(cluster) else self._observe(cluster))
+            if not meta.is_condition_true(seen, "Ready"):
                 await self._give_up(works)
             return self._every_s
         with contextlib.suppress(errors.NotFound):
             await self._client.delete(kinds.NAMESPACES, space)
+        await pull_members.dismiss(self._client, name)
         reference = (cluster.get("spec") or {}).get("secretRef")
         if reference is not None:
             with contextlib.suppress(errors.NotFound):
@@ -169,10 +184,6 @@ class ClusterLoop:
                 )
 
 
-async def ensure_namespace(client: Client, name: str) -> None:
-    """Make a namespace if it is missing."""
-    try:
-        await client.get(kinds.NAMESPACES, name)
-    except errors.NotFound:
-        with contextlib.suppress(errors.AlreadyExists):
-            await client.create(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+def _seen(cluster: Object) -> tuple[object, ...]:
+    """What of a cluster changes its taints, or removes it."""
+    return meta.is_deleting(cluster), (meta.condition(cluster, "Ready") or {}).get("status")

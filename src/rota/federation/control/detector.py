@@ -7,11 +7,15 @@ from typing import Any, Final, NamedTuple
 
 from rota.api import errors, meta
 from rota.client.informers.cache import Cache, Key
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
 from rota.federation import kinds, object_names
-from rota.federation.control.frame import Frame
-from rota.federation.control.types import Kind, NotServed, Types
+from rota.federation.customization.interpreter import Interpreter
+from rota.federation.estimation import capacity_sources
 from rota.federation.gates import Gates
+from rota.federation.member import connections
+from rota.federation.member.served_kinds import Kind, NotServed, Types
+from rota.federation.placement import triggers
 from rota.federation.policies import claims, defaults, propagation
 from rota.federation.works.manifests import BINDING_ID, CLUSTER_BINDING_ID
 from rota.kit import logs
@@ -22,11 +26,15 @@ log = logs.get(__name__)
 
 _SKIPPED: Final = re.compile(r"kube-.*")
 _NOT_SERVED_AGAIN_S: Final = 10.0
+_KUBE_CLASS: Final = "KubePriorityClass"
+_PRIORITY_CLASSES: Final = ("scheduling.k8s.io", "v1", "priorityclasses")
 #: Members of a binding's spec that follow from the resource and its policy.
 _OWN: Final = (
     "resource",
     "replicas",
     "replicaRequirements",
+    "components",
+    "schedulePriority",
     "placement",
     "propagateDeps",
     "schedulerName",
@@ -49,22 +57,33 @@ class Template(NamedTuple):
 class Detector:
     """Looks at a resource when it or a policy changes."""
 
-    def __init__(self, client: Client, types: Types, gates: Gates, *, clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self, client: Client, types: Types, gates: Gates, interpreter: Interpreter, *, clock: Clock, rng: Rng
+    ) -> None:
         self._client: Final = client
         self._types: Final = types
+        self._interpreter: Final = interpreter
         self._gates: Final = gates
-        self._frame: Final = Frame[Template]("detector", clock=clock, rng=rng)
-        self._policies: Final = self._frame.follow(client, kinds.POLICIES, self._policy_changed)
-        self._cluster_policies: Final = self._frame.follow(client, kinds.CLUSTER_POLICIES, self._policy_changed)
+        self._frame: Final = Reconciler[Template](
+            client, "detector", self._process, clock=clock, rng=rng, workers=4, retries=connections.RETRIES
+        )
+        self._policies: Final = self._frame.follow(kinds.POLICIES, self._policy_changed).cache
+        self._cluster_policies: Final = self._frame.follow(kinds.CLUSTER_POLICIES, self._policy_changed).cache
+        interpreter.on_change(lambda kind: self._frame.queue.add(Template(kind, "", "")))
+        self._capacity_sources: Final = self._frame.follow(kinds.CAPACITY_SOURCES, self._source_changed).cache
         self._templates: Final[dict[Kind, Cache[Object]]] = {}
         #: By uid: the version of a policy, and what it is with its defaults.
         self._defaults: Final[dict[str, tuple[str | None, Object]]] = {}
         #: Resources that changed themselves, for which lazy policies act.
-        self._tainted_nodes: Final[set[Template]] = set()
+        self._touched: Final[set[Template]] = set()
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._frame.run(self._process, workers=4)
+        await self._frame.run()
+
+    def _source_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for kind in list(self._templates):
+            self._frame.queue.add(Template(kind, "", ""))
 
     def _policy_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         selected = {
@@ -84,26 +103,61 @@ class Detector:
         cache = self._templates.get(what.kind)
         resource = None if cache is None else cache.get(what.name, what.namespace)
         if resource is None or meta.is_deleting(resource):
-            self._tainted_nodes.discard(what)
+            self._touched.discard(what)
             return None
-        tainted_nodes = what in self._tainted_nodes
+        touched = what in self._touched
+        policies = await self._known(self._policies, kinds.POLICIES)
+        cluster_policies = await self._known(self._cluster_policies, kinds.CLUSTER_POLICIES)
         found = propagation.propagate(
-            resource,
-            await self._known(self._policies, kinds.POLICIES),
-            await self._known(self._cluster_policies, kinds.CLUSTER_POLICIES),
+            claims.contested(resource, policies, cluster_policies, self._gates),
+            policies,
+            cluster_policies,
             self._gates,
-            by_control_plane=not tainted_nodes,
+            by_control_plane=not touched,
+            size=await self._size(resource),
         )
-        await self._mark(what, resource, found.marks)
-        if found.binding is not None:
+        version = await self._mark(what, resource, found.marks)
+        if found.binding is not None and found.policy is not None:
+            # The binding refers to the resource with its marks, or it would change once more when they are seen.
+            found.binding["spec"]["resource"]["resourceVersion"] = version
+            await self._set_priority(found.binding, found.policy.get("spec") or {})
+            takes_up = meta.annotations(found.policy).get(triggers.NEW_CLUSTERS)
+            if takes_up:
+                found.binding["metadata"]["annotations"][triggers.NEW_CLUSTERS] = takes_up
             await self._keep(found.binding)
-        self._tainted_nodes.discard(what)
+        self._touched.discard(what)
         return None
+
+    async def _size(self, resource: Object) -> dict[str, Any]:
+        """Components, or replicas and what each needs, as members of a binding's spec."""
+        if self._gates.multiple_pod_templates_scheduling:
+            components = await self._interpreter.components(resource)
+            if components is not None:
+                return {"components": components}
+        read = await self._interpreter.replicas(resource)
+        taken = capacity_sources.requested(self._capacity_sources.values(), resource) if read is not None else {}
+        if read is not None and taken:
+            needed = read[1] or {}
+            read = read[0], {**needed, "resourceRequest": {**(needed.get("resourceRequest") or {}), **taken}}
+        return propagation.size_of(read, meta.namespace(resource), self._gates)
+
+    async def _set_priority(self, binding: dict[str, Any], policy: Mapping[str, Any]) -> None:
+        """The schedule priority of the policy's PriorityClass; without that class the binding has to wait."""
+        wanted: Object = policy.get("schedulePriority") or {}
+        if not wanted or not self._gates.priority_based_scheduling:
+            return
+        source = wanted.get("priorityClassSource") or _KUBE_CLASS
+        if source != _KUBE_CLASS:
+            raise errors.bad_request(f"priorityClassSource {source} is not supported; use {_KUBE_CLASS}")
+        found = await self._client.get(_PRIORITY_CLASSES, wanted.get("priorityClassName") or "")
+        binding["spec"]["schedulePriority"] = {"priority": int(found.get("value") or 0)}
 
     async def _look_at_kind(self, kind: Kind) -> float | None:
         """Follow a kind from now on, and look at all of it."""
         cache = self._templates.get(kind)
         if cache is None:
+            if not self._is_selected(kind):
+                return None
             try:
                 target = await self._types.of(kind)
             except NotServed as error:
@@ -115,15 +169,24 @@ class Detector:
                     return
                 template = Template(kind, key.namespace, key.name)
                 if old is None or not _same_but_status(old, new):
-                    self._tainted_nodes.add(template)
+                    self._touched.add(template)
                     self._frame.queue.add(template)
 
-            self._templates[kind] = self._frame.follow(self._client, target, changed)
+            self._templates[kind] = self._frame.follow(target, changed).cache
             return None
         for key, _ in list(cache.items()):
             if not object_names.is_reserved(key.namespace) and not _SKIPPED.fullmatch(key.namespace):
                 self._frame.queue.add(Template(kind, key.namespace, key.name))
         return None
+
+    def _is_selected(self, kind: Kind) -> bool:
+        """Whether a policy selects resources of a kind."""
+        return any(
+            (one.get("apiVersion") or "", one.get("kind") or "") == kind
+            for cache in (self._policies, self._cluster_policies)
+            for policy in cache.values()
+            for one in (policy.get("spec") or {}).get("resourceSelectors") or ()
+        )
 
     async def _known(self, cache: Cache[Object], target: kinds.Target) -> list[Object]:
         """Policies with their defaults; one that has no permanent id yet gets it."""
@@ -148,7 +211,8 @@ class Detector:
             kept = self._defaults[meta.uid(policy)] = (version, defaults.defaulted(policy) or policy)
         return kept[1]
 
-    async def _mark(self, what: Template, resource: Object, marks: claims.Marks) -> None:
+    async def _mark(self, what: Template, resource: Object, marks: claims.Marks) -> Any:
+        """Write the claim on a resource; the version of the resource after that."""
         patch = {
             part: change
             for part, change in (
@@ -159,7 +223,8 @@ class Detector:
         }
         if patch:
             target = await self._types.of(what.kind)
-            await self._client.patch(target, what.name, {"metadata": patch}, namespace=what.namespace)
+            resource = await self._client.patch(target, what.name, {"metadata": patch}, namespace=what.namespace)
+        return meta.metadata(resource).get("resourceVersion")
 
     async def _keep(self, binding: dict[str, Any]) -> None:
         """Create the binding, or change what follows from resource and policy; what the scheduler wrote stays."""
@@ -177,8 +242,13 @@ class Detector:
             raise errors.Conflict(f"binding {name} belongs to a former {owner.get('kind')}; it is deleted first")
         spec = {member: value for member, value in (present.get("spec") or {}).items() if member not in _OWN}
         wanted = {**spec, **{member: binding["spec"][member] for member in _OWN if member in binding["spec"]}}
+        held = ((present.get("spec") or {}).get("suspension") or {}).get("scheduling")
+        if held is not None:  # set by a queue before the scheduler, not by the policy
+            wanted["suspension"] = {**(wanted.get("suspension") or {}), "scheduling": held}
         labels = {**meta.labels(present), **binding["metadata"]["labels"]}
         annotations = {**meta.annotations(present), **binding["metadata"]["annotations"]}
+        if triggers.NEW_CLUSTERS not in binding["metadata"]["annotations"]:
+            annotations.pop(triggers.NEW_CLUSTERS, None)
         other = claims.ID if claims.CLUSTER_ID in binding["metadata"]["labels"] else claims.CLUSTER_ID
         labels.pop(other, None)
         metadata = {**meta.metadata(present), "labels": labels, "annotations": annotations}

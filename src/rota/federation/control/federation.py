@@ -6,25 +6,48 @@ from typing import Final, Protocol
 from rota.api import errors, meta
 from rota.client.elections.elector import STEADY, Election, LeaderElector, LeadershipLost
 from rota.client.elections.leader_writes import LeaderWrites
+from rota.client.informers.shared_informers import SharedInformers
 from rota.client.verbs import Client
 from rota.federation import kinds
-from rota.federation.control.cluster_loop import EVERY_S, THRESHOLD_S, ClusterLoop, ensure_namespace
+from rota.federation.control.capacity_loop import CapacityLoop
+from rota.federation.control.cluster_loop import LEASE_GRACE_S, ClusterLoop
+from rota.federation.control.cron_autoscalers import CronAutoscalers
+from rota.federation.control.dependency_loop import DependencyLoop
+from rota.federation.control.descheduler_loop import DeschedulerLoop
 from rota.federation.control.detector import Detector
 from rota.federation.control.eviction_loop import TIMEOUT_S, EvictionLoop
-from rota.federation.control.execution import Engines
+from rota.federation.control.failback_loop import FailbackLoop
+from rota.federation.control.federated_autoscalers import EVERY_S as AUTOSCALE_EVERY_S
+from rota.federation.control.federated_autoscalers import FederatedAutoscalers
+from rota.federation.control.fences import MARGIN_S, Fences
+from rota.federation.control.namespace_loop import NamespaceLoop
+from rota.federation.control.push_members import PushMembers
+from rota.federation.control.quota_loop import QuotaLoop
+from rota.federation.control.rebalancer_loop import RebalancerLoop
+from rota.federation.control.replica_sync import ReplicaSync
 from rota.federation.control.scheduler_loop import SchedulingLoop
-from rota.federation.control.types import Types
 from rota.federation.control.works_loop import WorksLoop
+from rota.federation.customization import interpreter
+from rota.federation.customization.interpreter import Interpreter
+from rota.federation.failover.eviction_rate import RATE
 from rota.federation.gates import DEFAULT, Gates
+from rota.federation.member import connections, observation, unschedulable
+from rota.federation.member.served_kinds import Types
 from rota.kit import logs, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
 
 log = logs.get(__name__)
 
 LEASE: Final = "rota-federation"
+#: The ConfigMap with the settings of the control plane, in the namespace of clusters.
+SETTINGS: Final = "rota-federation-settings"
+CONFIG_MAPS: Final = ("", "v1", "configmaps")
 _ESTABLISHED_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 0.1
+#: Collections that several loops read.
+_SHARED: Final = frozenset({kinds.CLUSTERS, kinds.BINDINGS, kinds.CLUSTER_BINDINGS, kinds.WORKS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +55,36 @@ class Settings:
     """What an operator decides about a federation."""
 
     #: How often members are asked how they are.
-    every_s: float = EVERY_S
+    every_s: float = observation.EVERY_S
     #: For how long a member must be well or ill before that counts.
-    threshold_s: float = THRESHOLD_S
+    threshold_s: float = observation.THRESHOLD_S
+    #: For how long an agent may fail to renew its Lease before its cluster counts as unknown.
+    lease_grace_s: float = LEASE_GRACE_S
+    #: What is added to the time after which an agent stops exclusive workloads, and to their grace period.
+    fence_margin_s: float = MARGIN_S
     #: Whether bindings leave clusters with NoExecute taints that they do not tolerate.
     evict_tainted: bool = False
     #: How long a graceful eviction may take where its policy says nothing.
     eviction_timeout_s: float = TIMEOUT_S
+    #: Whether every namespace is created in every member, and not only where it is needed.
+    namespaces_everywhere: bool = False
+    #: How often metrics are read for FederatedHPAs.
+    autoscale_every_s: float = AUTOSCALE_EVERY_S
+    #: After how long replicas without a node are moved to other clusters.
+    unschedulable_after_s: float = unschedulable.AFTER_S
+    #: Evictions from lost or tainted clusters per second.
+    eviction_rate: float = RATE
     gates: Gates = DEFAULT
+
+    def published(self) -> dict[str, str]:
+        """What clients may know of the settings, such as a drill that predicts the time of recovery."""
+        return {
+            "taintEviction": str(self.evict_tainted).lower(),
+            "evictionRate": f"{self.eviction_rate:g}",
+            "detectionSecondsPush": f"{self.every_s + self.threshold_s:g}",
+            "detectionSecondsPull": f"{self.every_s + self.lease_grace_s:g}",
+            "fenceMarginSeconds": f"{self.fence_margin_s:g}",
+        }
 
 
 class _Loop(Protocol):
@@ -59,7 +104,7 @@ async def install(client: Client, *, clock: Clock) -> None:
             if clock.monotonic() > deadline:
                 raise errors.ServiceUnavailable(f"{meta.name(definition)} is not established")
             await clock.sleep(_LOOK_AGAIN_S)
-    await ensure_namespace(client, kinds.CLUSTER_NAMESPACE)
+    await connections.ensure_namespace(client, kinds.CLUSTER_NAMESPACE)
 
 
 class Federation:
@@ -98,27 +143,77 @@ class Federation:
 
     async def _work(self, client: Client) -> None:
         await install(client, clock=self._clock)
+        await client.apply(
+            CONFIG_MAPS,
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": SETTINGS, "namespace": kinds.CLUSTER_NAMESPACE},
+                "data": self._settings.published(),
+            },
+            field_manager="rota-federation",
+            force=True,
+        )
         clock, rng = self._clock, self._rng
+        metrics = Metrics("federation")
+        shared = SharedInformers(client, _SHARED, clock=clock, rng=rng, metrics=metrics)
+        client = client.with_settings(informers=shared, metrics=metrics)
         types = Types(client)
+        async with interpreter.following(
+            client,
+            clock=clock,
+            rng=rng,
+            reads_unknown=self._settings.gates.generic_interpretation,
+            in_detail=self._settings.gates.detailed_status,
+        ) as rules:
+            await self._run_loops(client, types, rules, shared)
+
+    async def _run_loops(self, client: Client, types: Types, rules: Interpreter, shared: SharedInformers) -> None:
+        clock, rng = self._clock, self._rng
+        fences = Fences(client, clock=clock, margin_s=self._settings.fence_margin_s)
         settings, gates = self._settings, self._settings.gates
         loops: dict[str, _Loop] = {
             "clusters": ClusterLoop(
-                client, clock=clock, rng=rng, every_s=settings.every_s, threshold_s=settings.threshold_s
+                client,
+                clock=clock,
+                rng=rng,
+                fences=fences,
+                every_s=settings.every_s,
+                threshold_s=settings.threshold_s,
+                lease_grace_s=settings.lease_grace_s,
             ),
-            "detector": Detector(client, types, gates, clock=clock, rng=rng),
+            "detector": Detector(client, types, gates, rules, clock=clock, rng=rng),
             "scheduling": SchedulingLoop(client, gates, clock=clock, rng=rng),
-            "works": WorksLoop(client, types, gates, clock=clock, rng=rng),
+            "works": WorksLoop(client, types, gates, rules, fences, clock=clock, rng=rng),
             "evictions": EvictionLoop(
                 client,
                 gates,
+                fences,
                 clock=clock,
                 rng=rng,
                 by_taints=settings.evict_tainted,
                 timeout_s=settings.eviction_timeout_s,
+                rate=settings.eviction_rate,
             ),
-            "engines": Engines(client, clock=clock, rng=rng),
+            "failback": FailbackLoop(client, gates, clock=clock, rng=rng),
+            "rebalancers": RebalancerLoop(client, clock=clock, rng=rng),
+            "descheduler": DeschedulerLoop(client, clock=clock, rng=rng),
+            "members": PushMembers(
+                client, rules, clock=clock, rng=rng, unschedulable_after_s=settings.unschedulable_after_s
+            ),
+            "dependencies": DependencyLoop(client, types, rules, clock=clock, rng=rng),
+            "capacity": CapacityLoop(client, clock=clock, rng=rng, every_s=settings.every_s),
+            "quotas": QuotaLoop(client, gates, clock=clock, rng=rng),
+            "replica sync": ReplicaSync(client, clock=clock, rng=rng),
+            "autoscalers": FederatedAutoscalers(
+                client, types, clock=clock, rng=rng, every_s=settings.autoscale_every_s
+            ),
+            "cron autoscalers": CronAutoscalers(client, types, clock=clock, rng=rng),
         }
+        if settings.namespaces_everywhere:
+            loops["namespaces"] = NamespaceLoop(client, clock=clock, rng=rng)
         async with tasks.Supervisor("federation", clock=clock, rng=rng) as running:
             for name, loop in loops.items():
                 running.start(name, loop.run)
+            running.start("informers", shared.run)
             await running.wait()

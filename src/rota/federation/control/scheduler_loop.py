@@ -7,12 +7,13 @@ import msgspec
 
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
-from rota.federation import kinds
+from rota.federation import kinds, quotas
 from rota.federation.clusters import Cluster
 from rota.federation.control import conditions
-from rota.federation.control.frame import Frame
 from rota.federation.gates import Gates
+from rota.federation.member import connections
 from rota.federation.placement import triggers
 from rota.federation.placement.fleet import Fleet
 from rota.federation.placement.scheduler import Scheduler
@@ -30,19 +31,56 @@ class SchedulingLoop:
         self._client: Final = client
         self._gates: Final = gates
         self._clock: Final = clock
-        self._frame: Final = Frame[Key]("scheduling", clock=clock, rng=rng)
-        self._clusters: Final = self._frame.follow(client, kinds.CLUSTERS, self._cluster_changed)
+        self._frame: Final = Reconciler[Key](
+            client,
+            "scheduling",
+            self._process,
+            clock=clock,
+            rng=rng,
+            workers=4,
+            retries=connections.RETRIES,
+            rank=self._priority,
+        )
+        self._clusters: Final = self._frame.follow(kinds.CLUSTERS, self._cluster_changed).cache
         self._bindings: Final = {
-            target: self._frame.follow(client, target, self._binding_changed)
+            target: self._frame.follow(target, self._binding_changed).cache
             for target in (kinds.BINDINGS, kinds.CLUSTER_BINDINGS)
         }
+        self._quotas: Final = (
+            self._frame.follow(kinds.QUOTAS, self._quota_changed).cache if gates.federated_quota_enforcement else None
+        )
+        #: Specs of bindings that are being written and that the cache does not show yet, for quotas.
+        self._assumed: Final[dict[Key, Object]] = {}
         self._scheduler: Scheduler | None = None
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._frame.run(self._process, workers=4)
+        await self._frame.run()
+
+    def _priority(self, key: Key) -> int:
+        """The schedule priority of a binding, by which those that wait are scheduled."""
+        binding = self._bindings[kinds.bindings_of(key.namespace)].get(key.name, key.namespace)
+        spec: Object = {} if binding is None else binding.get("spec") or {}
+        return int((spec.get("schedulePriority") or {}).get("priority") or 0)
+
+    def _quota_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if old is None or new is None or old.get("spec") != new.get("spec"):
+            for binding in [one for one, _ in self._bindings[kinds.BINDINGS].items() if one.namespace == key.namespace]:
+                self._frame.queue.add(binding)
+
+    def _over_quota(self, key: Key, before: Object, after: Object) -> str:
+        """Why a placement exceeds a quota of the namespace; decided without waiting, so that no two decide at once."""
+        assert self._quotas is not None
+        others = [
+            self._assumed.get(other) or binding.get("spec") or {}
+            for other, binding in self._bindings[kinds.BINDINGS].items()
+            if other.namespace == key.namespace and other != key
+        ]
+        of_namespace = (one for one in self._quotas.values() if meta.namespace(one) == key.namespace)
+        return next(filter(None, (quotas.exceeded(one, others, before, after) for one in of_namespace)), "")
 
     def _binding_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._assumed.pop(key, None)
         if new is None:
             return
         before = None if old is None else meta.metadata(old).get("generation")
@@ -68,6 +106,8 @@ class SchedulingLoop:
             self._scheduler = Scheduler(Fleet(map(Cluster, self._clusters.values())), self._gates)
         leaving = {cluster.name for cluster in self._scheduler.fleet.clusters if cluster.deleting}
         known = self._scheduler.fleet.index
+        if await self._taken_up(target, binding):
+            return None  # the binding comes back
         due = triggers.due(binding, lambda name: name in leaving or name not in known, self._gates)
         if not due:
             await self._note(target, binding)
@@ -75,6 +115,12 @@ class SchedulingLoop:
         others = list(self._bindings[kinds.BINDINGS].values()) if self._gates.workload_affinity else ()
         outcome = self._scheduler.schedule(binding, others=others)
         now = times.format_time(self._clock.now())
+        if outcome.scheduled and self._gates.federated_quota_enforcement and key.namespace:
+            refused = self._over_quota(key, spec, {**spec, "clusters": list(outcome.clusters)})
+            if refused:
+                condition = {"type": "Scheduled", "status": "False", "reason": "QuotaExceeded", "message": refused}
+                await conditions.write(self._client, target, binding, condition, {}, now=now)
+                return _AGAIN_S
         if outcome.scheduled or outcome.reason == "NoClusterFit":
             patch = {
                 "metadata": {
@@ -82,10 +128,14 @@ class SchedulingLoop:
                 },
                 "spec": {"clusters": list(outcome.clusters) or None},
             }
+            self._assumed[key] = {**spec, "clusters": list(outcome.clusters)}
             try:
                 binding = await self._client.patch(target, key.name, patch, namespace=key.namespace)
             except errors.NotFound:
                 return None
+            except BaseException:
+                self._assumed.pop(key, None)
+                raise
         condition = {
             "type": "Scheduled",
             "status": "True" if outcome.scheduled else "False",
@@ -102,6 +152,31 @@ class SchedulingLoop:
         await conditions.write(self._client, target, binding, condition, members, now=now)
         return None if outcome.scheduled or outcome.reason == "NoClusterFit" else _AGAIN_S
 
+    async def _taken_up(self, target: kinds.Target, binding: Object) -> bool:
+        """Ask for a fresh placement if that would use a cluster which has joined since the last one."""
+        assert self._scheduler is not None
+        ready = {
+            meta.name(cluster): meta.metadata(cluster)["creationTimestamp"]
+            for cluster in self._clusters.values()
+            if meta.is_condition_true(cluster, "Ready") and not meta.is_deleting(cluster)
+        }
+        new = triggers.new_clusters(binding, ready)
+        if not new:
+            return False
+        now = times.format_time(self._clock.now())
+        asked = {**binding, "spec": {**binding["spec"], "rescheduleTriggeredAt": now}}
+        status = {**(binding.get("status") or {}), "lastScheduledTime": "1970-01-01T00:00:00Z"}
+        outcome = self._scheduler.schedule({**asked, "status": status})
+        if not outcome.scheduled or not any(one["name"] in new for one in outcome.clusters):
+            return False
+        patch = {
+            "metadata": {"resourceVersion": meta.metadata(binding).get("resourceVersion")},
+            "spec": {"rescheduleTriggeredAt": now},
+        }
+        with contextlib.suppress(errors.NotFound, errors.Conflict):  # a newer version comes back by itself
+            await self._client.patch(target, meta.name(binding), patch, namespace=meta.namespace(binding))
+        return True
+
     async def _note(self, target: kinds.Target, binding: Object) -> None:
         generation = meta.metadata(binding).get("generation")
         if (binding.get("status") or {}).get("schedulerObservedGeneration") != generation:
@@ -115,4 +190,9 @@ class SchedulingLoop:
 def _placeable(cluster: Object) -> tuple[object, ...]:
     """What of a cluster counts for where bindings go; capacity alone moves nothing."""
     metadata = meta.metadata(cluster)
-    return metadata.get("generation"), metadata.get("labels"), metadata.get("deletionTimestamp")
+    return (
+        meta.is_condition_true(cluster, "Ready"),
+        metadata.get("generation"),
+        metadata.get("labels"),
+        metadata.get("deletionTimestamp"),
+    )

@@ -1,27 +1,36 @@
 """Keeps the Works of bindings, and what members report about them in the bindings and in the resources themselves."""
 
+import contextlib
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Cache, Key
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
-from rota.federation import kinds, object_names
+from rota.federation import bindings, kinds, object_names
 from rota.federation.clusters import Cluster
 from rota.federation.control import conditions
-from rota.federation.control.frame import Frame, covers
-from rota.federation.control.types import NotServed, Types
+from rota.federation.control.fences import Fences
+from rota.federation.control.takeover import Takeover
+from rota.federation.customization.interpreter import Interpreter
+from rota.federation.failover import exclusive
 from rota.federation.gates import Gates
-from rota.federation.interpreters import native
-from rota.federation.works import manifests, reports
+from rota.federation.interpreters import native, trees
+from rota.federation.member import connections
+from rota.federation.member.served_kinds import NotServed, Types
+from rota.federation.works import manifests, ordinals, reports
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 
 log = logs.get(__name__)
 
-_BY_BINDING: Final = "binding"
+#: The index of Works by their binding, `namespace/name`.
+BY_BINDING: Final = "binding"
 _WORK_ID: Final = "work.karmada.io/permanent-id"
 _AGAIN_S: Final = 5.0
 
@@ -36,7 +45,8 @@ def binding_of(work: Object) -> Key | None:
     return Key("", name) if name else None
 
 
-def _indexed(work: Object) -> Iterable[str]:
+def indexed_by_binding(work: Object) -> Iterable[str]:
+    """The value of the index for a Work."""
     key = binding_of(work)
     return () if key is None else (f"{key.namespace}/{key.name}",)
 
@@ -44,26 +54,40 @@ def _indexed(work: Object) -> Iterable[str]:
 class WorksLoop:
     """Looks at a binding when it, one of its Works or an override policy changes."""
 
-    def __init__(self, client: Client, types: Types, gates: Gates, *, clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self,
+        client: Client,
+        types: Types,
+        gates: Gates,
+        interpreter: Interpreter,
+        fences: Fences,
+        *,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
         self._client: Final = client
         self._types: Final = types
+        self._interpreter: Final = interpreter
         self._gates: Final = gates
         self._clock: Final = clock
-        self._frame: Final = Frame[Key]("works", clock=clock, rng=rng)
+        self._frame: Final = Reconciler[Key](
+            client, "works", self._process, clock=clock, rng=rng, workers=4, retries=connections.RETRIES
+        )
         self._bindings: Final = {
-            target: self._frame.follow(client, target, self._binding_changed)
+            target: self._frame.follow(target, self._binding_changed).cache
             for target in (kinds.BINDINGS, kinds.CLUSTER_BINDINGS)
         }
         self._works: Final = self._frame.follow(
-            client, kinds.WORKS, self._work_changed, indexers={_BY_BINDING: _indexed}
-        )
-        self._overrides: Final = self._frame.follow(client, kinds.OVERRIDES, self._all_changed)
-        self._cluster_overrides: Final = self._frame.follow(client, kinds.CLUSTER_OVERRIDES, self._all_changed)
-        self._clusters: Final[Cache[Object]] = self._frame.follow(client, kinds.CLUSTERS, lambda key, old, new: None)
+            kinds.WORKS, self._work_changed, indexers={BY_BINDING: indexed_by_binding}
+        ).cache
+        self._overrides: Final = self._frame.follow(kinds.OVERRIDES, self._all_changed).cache
+        self._cluster_overrides: Final = self._frame.follow(kinds.CLUSTER_OVERRIDES, self._all_changed).cache
+        self._clusters: Final[Cache[Object]] = self._frame.follow(kinds.CLUSTERS, lambda key, old, new: None).cache
+        self._takeover: Final = Takeover(client, fences, self._clusters)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._frame.run(self._process, workers=4)
+        await self._frame.run()
 
     def _binding_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._frame.queue.add(key)
@@ -82,7 +106,7 @@ class WorksLoop:
     async def _process(self, key: Key) -> float | None:
         target = kinds.bindings_of(key.namespace)
         binding = self._bindings[target].get(key.name, key.namespace)
-        works = self._works.indexed(_BY_BINDING, f"{key.namespace}/{key.name}")
+        works = self._works.indexed(BY_BINDING, f"{key.namespace}/{key.name}")
         if binding is None:
             await self._delete(works)
             return None
@@ -101,9 +125,34 @@ class WorksLoop:
             )
         except (errors.NotFound, NotServed):
             return None
-        again = await self._keep_works(binding, resource, works)
+        numbered = await self._numbered(target, binding, resource)
+        if numbered is None:
+            return None  # the binding comes back with its blocks
+        again = await self._keep_works(numbered, resource, works)
         await self._report(target, binding, template_type, resource, works)
         return again
+
+    async def _numbered(self, target: kinds.Target, binding: Object, resource: Object) -> Object | None:
+        """The binding, once all its clusters have a block of ordinals where the resource asks for that."""
+        try:
+            asked = ordinals.block_size(resource) is not None
+        except ordinals.WrongBlock:
+            asked = False  # said where Works are rendered
+        present = ordinals.blocks(binding)
+        clusters = [one.get("name", "") for one in manifests.target_clusters(binding.get("spec") or {})]
+        if not asked or set(clusters) <= present.keys():
+            return binding
+        patch = {
+            "metadata": {
+                "resourceVersion": meta.metadata(binding).get("resourceVersion"),
+                "annotations": {
+                    ordinals.BLOCKS: msgspec.json.encode(ordinals.assigned(present, clusters), order="sorted").decode()
+                },
+            }
+        }
+        with contextlib.suppress(errors.NotFound, errors.Conflict):  # a newer version comes back by itself
+            await self._client.patch(target, meta.name(binding), patch, namespace=meta.namespace(binding))
+        return None
 
     async def _delete(self, works: Iterable[Object]) -> None:
         for work in works:
@@ -129,20 +178,27 @@ class WorksLoop:
         except errors.NotFound:
             return
 
-    async def _keep_works(self, binding: Object, resource: Object, works: Iterable[Object]) -> float | None:
+    async def _keep_works(self, binding: Object, resource: Object, works: Sequence[Object]) -> float | None:
         rendered = manifests.render(
             resource,
             binding,
             [Cluster(obj) for obj in self._clusters.values()],
             manifests.Policies(list(self._overrides.values()), list(self._cluster_overrides.values())),
             self._gates,
+            forms=await self._forms(binding, resource),
         )
         present = {(meta.namespace(work), meta.name(work)): work for work in works}
         waiting = bool(rendered.errors)
         for problem in rendered.errors:
             log.warning("a Work cannot be rendered", binding=meta.qualified_name(binding), problem=problem)
+        if exclusive.is_exclusive(resource):
+            for work in rendered.works:
+                exclusive.mark(work)
+        growth = await self._takeover.growth(binding, works, rendered.works)
         for work in rendered.works:
             known = present.get((meta.namespace(work), meta.name(work)))
+            if not growth.allowed and exclusive.grows(work, known):
+                continue
             if known is None:
                 work["metadata"]["labels"][_WORK_ID] = str(uuid.uuid4())
                 try:
@@ -151,22 +207,33 @@ class WorksLoop:
                     waiting = True
             elif meta.is_deleting(known):
                 waiting = True
-            elif known.get("spec") != work["spec"] or not covers(known, {"metadata": _marks(work)}):
+            elif known.get("spec") != work["spec"] or not trees.covers(known, {"metadata": _marks(work)}):
                 metadata = {
                     **meta.metadata(known),
                     "labels": {**meta.labels(known), **meta.labels(work)},
                     "annotations": {**meta.annotations(known), **meta.annotations(work)},
                 }
                 await self._client.update(kinds.WORKS, {**known, "metadata": metadata, "spec": work["spec"]})
-        return _AGAIN_S if waiting else None
+        return growth.again_s or (_AGAIN_S if waiting else None)
+
+    async def _forms(self, binding: Object, resource: Object) -> dict[str, Object]:
+        """The resource with the replicas of each cluster."""
+        spec: Object = binding.get("spec") or {}
+        if not bindings.is_workload(spec) or spec.get("components"):
+            return {}
+        return {
+            target.get("name", ""): await self._interpreter.revised(resource, int(target.get("replicas") or 0))
+            for target in manifests.target_clusters(spec)
+        }
 
     async def _report(
         self, target: kinds.Target, binding: Object, template_type: Any, resource: Object, works: Iterable[Object]
     ) -> None:
         """What members say, in the binding's status and in the resource's own."""
         spec: Object = binding.get("spec") or {}
-        items = reports.collect(works, spec.get("resource") or {})
         now = times.format_time(self._clock.now())
+        collected = reports.collect(works, spec.get("resource") or {})
+        items = [await self._usable(resource, item, now) for item in collected]
         applied = reports.fully_applied(spec, items)
         reason, message = reports.FULLY_APPLIED if applied else reports.NOT_FULLY_APPLIED
         condition = {
@@ -176,10 +243,10 @@ class WorksLoop:
             "message": message,
         }
         await conditions.write(self._client, target, binding, condition, {"aggregatedStatus": items}, now=now)
-        aggregate = native.AGGREGATED.get(native.kind_of(resource))
-        if aggregate is None or not any(item.get("status") is not None for item in items):
+        if not any(item.get("status") is not None for item in items):
             return
-        wanted = aggregate(resource, items, now)
+        found = await self._interpreter.aggregated(resource, items, now)
+        wanted = None if found is None else dict(found)
         if wanted is not None and not _same_status(resource.get("status") or {}, wanted):
             await self._client.patch(
                 template_type,
@@ -188,6 +255,21 @@ class WorksLoop:
                 namespace=meta.namespace(resource),
                 subresource="status",
             )
+
+    async def _usable(self, resource: Object, item: dict[str, Any], now: str) -> dict[str, Any]:
+        """An item whose status can be aggregated; one that cannot must not spoil those of other members."""
+        if item.get("status") is None:
+            return item
+        why = reports.oversized(item)
+        if why is None:
+            try:
+                await self._interpreter.aggregated(resource, [item], now)
+            except Exception as error:  # noqa: BLE001  # a member may report anything
+                why = f"{type(error).__name__}: {error}"
+        if why is None:
+            return item
+        log.warning("the status that a member reports cannot be used", cluster=item["clusterName"], error=why)
+        return reports.without_status(item, why)
 
 
 def _marks(work: Object) -> dict[str, Any]:

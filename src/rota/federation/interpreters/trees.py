@@ -40,3 +40,18 @@ def drop(obj: dict[str, Any], *path: str) -> None:
             return
         obj = below
     obj.pop(path[-1], None)
+
+
+def covers(present: Any, wanted: Any) -> bool:
+    """Whether an object has all that is wanted of it; it may have more."""
+    if isinstance(wanted, Mapping):
+        return isinstance(present, Mapping) and all(
+            covers(present.get(name), value) for name, value in wanted.items() if value not in (None, {}, [])
+        )
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(present, list | tuple)
+            and len(present) == len(wanted)
+            and all(covers(mine, theirs) for mine, theirs in zip(present, wanted, strict=True))
+        )
+    return bool(present == wanted)

@@ -34,7 +34,7 @@ class Fleet:
         self._masks: dict[object, int] = {}
         self._capacities: dict[object, tuple[int, ...]] = {}
         self._weights: dict[object, tuple[int, ...]] = {}
-        #: Whatever else is worked out once for this snapshot; keys and values are those of who keeps it.
+        #: Values that callers compute once for this snapshot, under their own keys.
         self.kept: dict[object, Any] = {}
 
     def mask(self, accepts: Callable[[Cluster], bool]) -> int:
@@ -68,7 +68,7 @@ class Fleet:
         return self.kept_mask(api, lambda cluster: api in cluster.apis)
 
     def tolerated(self, given: tuple[Object, ...]) -> int:
-        """The clusters without a taint that keeps out who tolerates no more than this."""
+        """The clusters whose taints are all tolerated by these tolerations."""
         return self.kept_mask(
             ("tolerations", msgspec.json.encode(given) if given else b""),
             lambda cluster: tolerations.first_untolerated(cluster.taints, given, tolerations.keeps_out) is None,

@@ -1,4 +1,4 @@
-"""Which regions are taken where a workload is spread over regions.
+"""Which regions are taken where a workload is spread over regions, or over other groups of clusters.
 
 Each region has a value (its number of clusters) and a weight. A combination is feasible if its number of regions is
 within bounds and its clusters are enough; a feasible combination is not lengthened. The heaviest wins, then the one
@@ -6,14 +6,16 @@ with more clusters, then the one found first; if a feasible beginning of the win
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from rota.federation.placement.candidates import Candidate
 from rota.federation.placement.requests import Request
 
-_UNIT = 1000
+_UNIT: Final = 1000
+#: Steps of the search for combinations of regions: less than a tenth of a second.
+_MOST_STEPS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,18 @@ class Region:
     weight: int
 
 
-def group(request: Request, candidates: Sequence[Candidate], constraint: Mapping[str, Any]) -> dict[str, Region]:
-    """The regions of candidates, with their weights."""
+def group(
+    request: Request,
+    candidates: Sequence[Candidate],
+    constraint: Mapping[str, Any],
+    group_of: Callable[[Candidate], str],
+) -> dict[str, Region]:
+    """The regions of candidates, with their weights; a candidate without one is left out."""
     found: dict[str, list[Candidate]] = {}
     for candidate in candidates:
-        if candidate.region:
-            found.setdefault(candidate.region, []).append(candidate)
+        name = group_of(candidate)
+        if name:
+            found.setdefault(name, []).append(candidate)
     least = int(constraint.get("minGroups") or 0)
     return {name: Region(name, clusters, _weight(request, clusters, least)) for name, clusters in found.items()}
 
@@ -53,17 +61,28 @@ def choose(regions: Mapping[str, Region], least: int, most: int, clusters: int) 
 
 
 def _feasible(ordered: Sequence[Region], least: int, most: int, clusters: int) -> list[list[Region]]:
-    """All feasible combinations in the order of their discovery, each with its heaviest region first."""
+    """All feasible combinations in the order of their discovery, each with its heaviest region first.
+
+    There may be too many to try all of them, so the search ends after some time. The combination of the largest
+    regions is then added: if any is feasible, it is.
+    """
     found: list[list[Region]] = []
     path: list[Region] = []
+    steps = 0
 
     def search(total: int, begin: int) -> None:
+        nonlocal steps
+        steps += 1
+        if steps > _MOST_STEPS:
+            return
         if total >= clusters and least <= len(path) <= most:
             found.append(sorted(path, key=lambda one: (-one.weight, one.name)))
             return
         if len(path) >= most:
             return
         for place in range(begin, len(ordered)):
+            if steps > _MOST_STEPS:
+                return
             path.append(ordered[place])
             search(total + len(ordered[place].clusters), place + 1)
             if len(ordered) == least:
@@ -72,6 +91,13 @@ def _feasible(ordered: Sequence[Region], least: int, most: int, clusters: int) -
             path.pop()
 
     search(0, 0)
+    if steps > _MOST_STEPS:
+        path.clear()
+        for one in sorted(ordered, key=lambda one: (-len(one.clusters), -one.weight, one.name))[:most]:
+            path.append(one)
+            if sum(len(each.clusters) for each in path) >= clusters and len(path) >= least:
+                found.append(sorted(path, key=lambda one: (-one.weight, one.name)))
+                break
     return found
 
 

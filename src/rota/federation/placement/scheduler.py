@@ -15,6 +15,7 @@ from rota.federation.placement.contexts import Context
 from rota.federation.placement.errors import NoClusterFits, PlacementError, Unschedulable
 from rota.federation.placement.filters import (
     api_enablement,
+    capacity_sources,
     cluster_affinity,
     cluster_eviction,
     spread_constraint,
@@ -29,7 +30,14 @@ Object: TypeAlias = Mapping[str, Any]
 
 SUCCESS: Final = "Binding has been scheduled successfully."
 
-_FILTERS: Final = (api_enablement, taint_toleration, cluster_affinity, spread_constraint, cluster_eviction)
+_FILTERS: Final = (
+    api_enablement,
+    taint_toleration,
+    cluster_affinity,
+    spread_constraint,
+    cluster_eviction,
+    capacity_sources,
+)
 _GROUP_FILTERS: Final = (workload_affinity, workload_anti_affinity)
 
 
@@ -121,7 +129,7 @@ class Scheduler:
         done.ranked = candidates.rank(context, feasible)
         step = "select clusters"
         try:
-            done.selected = selection.select(context.request, done.ranked)
+            done.selected = selection.select(context, done.ranked)
             step = "assign replicas"
             done.result = assignment.assign(context, done.selected)
         except PlacementError as error:

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from rota.api import meta
+from rota.api import meta, times
 from rota.federation import bindings
 from rota.federation.gates import DEFAULT, Gates
 
@@ -13,6 +13,8 @@ Object: TypeAlias = Mapping[str, Any]
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 APPLIED_PLACEMENT: Final = "policy.karmada.io/applied-placement"
+#: On a policy and its bindings: `rebalance` if clusters that join later are taken up.
+NEW_CLUSTERS: Final = "federation.rota.dev/new-clusters"
 _MARKS: Final = (
     "propagationpolicy.karmada.io/permanent-id",
     "clusterpropagationpolicy.karmada.io/permanent-id",
@@ -91,6 +93,26 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return value
+
+
+def new_clusters(binding: Object, clusters: Mapping[str, str]) -> list[str]:
+    """Clusters that came after a divided binding was placed, if its policy says that it takes them up.
+
+    `clusters` are the times of creation by name. A binding that was asked to be placed anew since then has seen them.
+    """
+    annotations = (binding.get("metadata") or {}).get("annotations") or {}
+    spec, status = binding.get("spec") or {}, binding.get("status") or {}
+    last, asked = status.get("lastScheduledTime"), spec.get("rescheduleTriggeredAt")
+    placement = spec.get("placement") or {}
+    if annotations.get(NEW_CLUSTERS) != "rebalance" or not last:
+        return []
+    if bindings.scheduling_type(placement) != bindings.DIVIDED:
+        return []
+    return [
+        name
+        for name, created in clusters.items()
+        if times.parse(created) >= times.parse(last) and not (asked and times.parse(asked) >= times.parse(created))
+    ]
 
 
 def _replicas_changed(spec: Object, strategy: Object | None, gates: Gates) -> bool:

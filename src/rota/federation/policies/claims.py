@@ -115,6 +115,22 @@ def preempted(
     return claimed(marks, challenger) if marks.annotations.get(CLUSTER_NAME) else marks
 
 
+def contested(resource: Object, policies: Sequence[Object], cluster_policies: Sequence[Object], gates: Gates) -> Object:
+    """The resource after every policy that may preempt has tried to take it over, the highest priority last."""
+    marks = Marks.of(resource)
+    if not gates.propagation_policy_preemption or present(marks) is None:
+        return resource
+    own = [one for one in policies if meta.namespace(one) == meta.namespace(resource)]
+    challengers = [one for one in (*cluster_policies, *own) if resource_selectors.selects(one, resource)]
+    for challenger in sorted(challengers, key=resource_selectors.priority):
+        try:
+            marks = preempted(marks, challenger, policies, cluster_policies, gates)
+        except KeyError:
+            continue  # the policy that has it is gone, which is noticed next
+    metadata = {**meta.metadata(resource), "labels": dict(marks.labels), "annotations": dict(marks.annotations)}
+    return {**resource, "metadata": metadata}
+
+
 def _taken_if_higher(marks: Marks, challenger: Object, holder: Object) -> Marks:
     higher = resource_selectors.priority(challenger) > resource_selectors.priority(holder)
     return claimed(marks, challenger) if higher else marks

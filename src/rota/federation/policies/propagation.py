@@ -29,6 +29,8 @@ class Propagation:
     marks: claims.Marks
     binding: dict[str, Any] | None = None
     error: str | None = None
+    #: The policy of the binding.
+    policy: Object | None = None
 
 
 def propagate(
@@ -38,10 +40,12 @@ def propagate(
     gates: Gates = DEFAULT,
     *,
     by_control_plane: bool = False,
+    size: Object | None = None,
 ) -> Propagation:
     """Find the policy of a resource, claim it, and build its binding.
 
-    `by_control_plane` says that the change came from the control plane itself: a lazy policy then only claims.
+    `by_control_plane` says that the change came from the control plane itself: a lazy policy then only claims. `size`
+    are the members of the binding's spec that an interpreter has read; without it, the native kinds are read.
     """
     marks = claims.Marks.of(resource)
     if marks.labels.get(CLAIMED_BY):
@@ -65,7 +69,7 @@ def propagate(
     marks = claims.claimed(marks, policy)
     if by_control_plane and (policy.get("spec") or {}).get("activationPreference") == "Lazy":
         return Propagation(marks)
-    return Propagation(marks, binding_of(resource, marks, policy, gates))
+    return Propagation(marks, binding_of(resource, marks, policy, gates, size), policy=policy)
 
 
 def _policy(holders: Sequence[Object], claim: claims.Claim) -> Object | None:
@@ -86,8 +90,10 @@ def _matched(resource: Object, policies: Sequence[Object], cluster_policies: Seq
     return resource_selectors.best(resource, cluster_policies)
 
 
-def binding_of(resource: Object, marks: claims.Marks, policy: Object, gates: Gates = DEFAULT) -> dict[str, Any]:
-    """The binding of a resource by a policy."""
+def binding_of(
+    resource: Object, marks: claims.Marks, policy: Object, gates: Gates = DEFAULT, size: Object | None = None
+) -> dict[str, Any]:
+    """The binding of a resource by a policy; see `propagate`."""
     spec: Object = policy.get("spec") or {}
     name, namespace = meta.name(resource), meta.namespace(resource)
     api_version, kind = native.kind_of(resource)
@@ -135,7 +141,7 @@ def binding_of(resource: Object, marks: claims.Marks, policy: Object, gates: Gat
             groups = _groups(marks, (spec.get("placement") or {}).get("workloadAffinity"))
             if groups:
                 found["workloadAffinityGroups"] = groups
-    found |= _replicas(resource, gates)
+    found |= _native_size(resource, gates) if size is None else size
     return {
         "apiVersion": "work.karmada.io/v1alpha2",
         "kind": "ResourceBinding" if namespace else "ClusterResourceBinding",
@@ -144,15 +150,20 @@ def binding_of(resource: Object, marks: claims.Marks, policy: Object, gates: Gat
     }
 
 
-def _replicas(resource: Object, gates: Gates) -> dict[str, Any]:
+def _native_size(resource: Object, gates: Gates) -> dict[str, Any]:
     read = native.REPLICAS.get(native.kind_of(resource))
+    return size_of(None if read is None else read(resource), meta.namespace(resource), gates)
+
+
+def size_of(read: tuple[int, dict[str, Any] | None] | None, namespace: str, gates: Gates = DEFAULT) -> dict[str, Any]:
+    """Replicas and requirements as members of a binding's spec."""
     if read is None:
         return {}
-    count, needed = read(resource)
+    count, needed = read
     found: dict[str, Any] = {"replicas": count} if count else {}
     if needed is not None:
         if gates.resource_quota_estimate:
-            needed = {**needed, "namespace": meta.namespace(resource)}
+            needed = {**needed, "namespace": namespace}
         found["replicaRequirements"] = needed
     return found
 

@@ -15,6 +15,7 @@ from rota.federation.gates import DEFAULT, Gates
 from rota.federation.interpreters import native, replicas, template_fields, trees
 from rota.federation.placement.division import divide
 from rota.federation.policies import overrides
+from rota.federation.works import ordinals
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -49,22 +50,35 @@ class Policies:
 
 
 def render(
-    resource: Object, binding: Object, clusters: Iterable[Cluster], policies: Policies, gates: Gates = DEFAULT
+    resource: Object,
+    binding: Object,
+    clusters: Iterable[Cluster],
+    policies: Policies,
+    gates: Gates = DEFAULT,
+    *,
+    forms: Mapping[str, Object] | None = None,
 ) -> Rendered:
-    """The Works of a binding."""
+    """The Works of a binding. `forms` are the resource by cluster, where more than the native rules revised it."""
     spec: Object = binding.get("spec") or {}
     known = {cluster.name: cluster for cluster in clusters}
     targets = target_clusters(spec)
     completions = _completions(resource, spec, targets)
+    try:
+        block = ordinals.block_size(resource) if _is_divided(spec) else None
+    except ordinals.WrongBlock as error:
+        return Rendered((), (str(error),))
+    numbers = ordinals.assigned(ordinals.blocks(binding), [target.get("name", "") for target in targets])
     works, errors = [], []
     for target in targets:
         name = target.get("name", "")
         try:
-            revised = _revised(resource, spec, target, completions)
+            revised = _revised(resource, spec, target, completions, (forms or {}).get(name))
+            if block is not None:
+                ordinals.placed(revised, name, block, numbers)
             if name not in known:
                 raise overrides.CannotOverride(f"cluster {name} does not exist")
             changed = overrides.override(revised, known[name], policies.overrides, policies.cluster_overrides)
-        except overrides.CannotOverride as error:
+        except (overrides.CannotOverride, ordinals.WrongBlock) as error:
             errors.append(f"{name}: {error}")
             continue
         if gates.stateful_failover_injection:
@@ -85,10 +99,14 @@ def target_clusters(spec: Object) -> list[Object]:
     return found
 
 
+def _is_divided(spec: Object) -> bool:
+    placement = spec.get("placement")
+    return placement is not None and bindings.scheduling_type(placement) == bindings.DIVIDED
+
+
 def _completions(resource: Object, spec: Object, targets: Sequence[Object]) -> dict[str, int]:
     """The completions of a divided Job by cluster; empty where they are not divided."""
-    placement = spec.get("placement")
-    divided = placement is not None and bindings.scheduling_type(placement) == bindings.DIVIDED
+    divided = _is_divided(spec)
     total = trees.get(resource, "spec", "completions")
     if resource.get("kind") != "Job" or bindings.replicas(spec) <= 0 or not divided or total is None:
         return {}
@@ -96,9 +114,11 @@ def _completions(resource: Object, spec: Object, targets: Sequence[Object]) -> d
     return divide(int(total), weights, uid=meta.uid(resource))
 
 
-def _revised(resource: Object, spec: Object, target: Object, completions: Mapping[str, int]) -> dict[str, Any]:
-    found = trees.changed(resource)
-    member = native.REVISED.get(native.kind_of(resource))
+def _revised(
+    resource: Object, spec: Object, target: Object, completions: Mapping[str, int], form: Object | None
+) -> dict[str, Any]:
+    found = trees.changed(resource if form is None else form)
+    member = native.REVISED.get(native.kind_of(resource)) if form is None else None
     if bindings.is_workload(spec) and member is not None:
         found = replicas.revised(found, int(target.get("replicas") or 0), member)
     if completions:
@@ -160,6 +180,24 @@ def _work(changed: overrides.Overridden, binding: Object, cluster: str) -> dict[
             "suspendDispatching": suspended(spec.get("suspension"), cluster),
             "preserveResourcesOnDeletion": bool(spec.get("preserveResourcesOnDeletion")),
         },
+    }
+
+
+def plain_work(resource: Object, cluster: str, marks: Mapping[str, str]) -> dict[str, Any]:
+    """A Work of the control plane's own for one object in one cluster; annotations say what it is for."""
+    name = object_names.work(resource.get("kind", ""), meta.name(resource), meta.namespace(resource))
+    space = object_names.execution_space(cluster)
+    manifest = template_fields.pruned(resource)
+    own = {"work.karmada.io/name": name, "work.karmada.io/namespace": space, CONFLICTS: "abort"}
+    for key, value in own.items():
+        trees.put(manifest, value, "metadata", "annotations", key)
+    trees.put(manifest, "true", "metadata", "labels", MANAGED)
+    _record_marks(manifest)
+    return {
+        "apiVersion": "work.karmada.io/v1alpha1",
+        "kind": "Work",
+        "metadata": {"name": name, "namespace": space, "finalizers": [FINALIZER], "annotations": dict(marks)},
+        "spec": {"workload": {"manifests": [manifest]}},
     }
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from rota.api import meta
 from rota.federation import object_names
 
@@ -13,6 +15,8 @@ NOT_FULLY_APPLIED: Final = (
     "FullyAppliedFailed",
     "Failed to apply all works, see status.aggregatedStatus for details",
 )
+#: The largest status of one cluster; a hundred of them fit in a binding if most are small.
+LARGEST_BYTES: Final = 64 * 1024
 _DIRECT: Final = frozenset({"Directly", "Immediately"})
 
 
@@ -44,6 +48,18 @@ def _item(work: Object, reference: Object) -> dict[str, Any]:
             item["health"] = reported.get("health") or ""
             break
     return {name: value for name, value in item.items() if value is not None and value != ""}
+
+
+def oversized(item: Object) -> str | None:
+    """Why the status of an item is too large to be kept beside those of other clusters; None if it is not."""
+    size = len(msgspec.json.encode(item.get("status")))
+    return f"it has {size} bytes, and {LARGEST_BYTES} are allowed" if size > LARGEST_BYTES else None
+
+
+def without_status(item: Object, why: str) -> dict[str, Any]:
+    """An item whose status cannot be used: its health is unknown, with the reason."""
+    kept = {name: value for name, value in item.items() if name != "status"}
+    return {**kept, "health": "Unknown", "appliedMessage": f"the reported status cannot be used: {why}"[:1024]}
 
 
 def _ordinal(work: Object, reference: Object) -> int:
@@ -82,6 +98,12 @@ def existing_clusters(spec: Object) -> set[str]:
         if task.get("purgeMode") not in _DIRECT:
             found.add(task.get("fromCluster", ""))
     return found
+
+
+def directly_left(spec: Object) -> set[str]:
+    """The clusters that have to give up the resource before others get it."""
+    tasks = spec.get("gracefulEvictionTasks") or ()
+    return {task.get("fromCluster", "") for task in tasks if task.get("purgeMode") in _DIRECT}
 
 
 def fully_applied(spec: Object, items: Iterable[Object]) -> bool:

@@ -1,0 +1,74 @@
+"""The descheduler: takes replicas from a member that cannot schedule them, so that they are placed elsewhere."""
+
+from typing import Final
+
+from rota.api import errors, meta
+from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
+from rota.client.verbs import Client, Object
+from rota.federation import kinds
+from rota.federation.control.works_loop import BY_BINDING, binding_of, indexed_by_binding
+from rota.federation.failover import descheduler, exclusive
+from rota.federation.member import connections, unschedulable
+from rota.kit import logs
+from rota.kit.backoff import Rng
+from rota.kit.clock import Clock
+
+log = logs.get(__name__)
+
+_AGAIN_S: Final = 1.0
+
+
+class DeschedulerLoop:
+    """Reconciles a binding when a member counts unschedulable replicas of it."""
+
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng) -> None:
+        self._client: Final = client
+        self._frame: Final = Reconciler[Key](
+            client, "descheduler", self._process, clock=clock, rng=rng, workers=1, retries=connections.RETRIES
+        )
+        self._bindings: Final = self._frame.follow(kinds.BINDINGS, lambda key, old, new: None).cache
+        self._works: Final = self._frame.follow(
+            kinds.WORKS, self._work_changed, indexers={BY_BINDING: indexed_by_binding}
+        ).cache
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._frame.run()
+
+    def _work_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None or not _stuck(new) or (old is not None and _stuck(old) == _stuck(new)):
+            return
+        binding = binding_of(new)
+        if binding is not None:
+            self._frame.queue.add(binding)
+
+    async def _process(self, key: Key) -> float | None:
+        binding = self._bindings.get(key.name, key.namespace)
+        if binding is None or meta.is_deleting(binding) or not descheduler.considered(binding):
+            return None
+        works = self._works.indexed(BY_BINDING, f"{key.namespace}/{key.name}")
+        stuck = {exclusive.cluster_of(work): _stuck(work) for work in works}
+        before = list((binding.get("spec") or {}).get("clusters") or ())
+        after = descheduler.reduced(binding, stuck)
+        if after == before:
+            return None
+        log.warning("unschedulable replicas are taken back", binding=meta.qualified_name(binding), replicas=stuck)
+        patch = {
+            "metadata": {"resourceVersion": meta.metadata(binding).get("resourceVersion")},
+            "spec": {"clusters": after},
+        }
+        try:
+            await self._client.patch(kinds.BINDINGS, key.name, patch, namespace=key.namespace)
+        except errors.NotFound:
+            return None
+        except errors.Conflict:
+            return _AGAIN_S  # no other event follows: the count stays the same
+        return None
+
+
+def _stuck(work: Object) -> int:
+    try:
+        return int(meta.annotations(work).get(unschedulable.COUNT) or 0)
+    except ValueError:
+        return 0

@@ -1,0 +1,93 @@
+"""Every namespace in every member, as upstream has it; only where the operator asks for that.
+
+Otherwise a namespace is created in a member when the first object in it arrives there, or by a policy that selects it.
+"""
+
+import contextlib
+import re
+from typing import Any, Final
+
+from rota.api import errors, meta
+from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
+from rota.client.verbs import Client, Object
+from rota.federation import kinds, object_names
+from rota.federation.member import connections
+from rota.federation.works import manifests
+from rota.kit.backoff import Rng
+from rota.kit.clock import Clock
+
+_MARK: Final = "namespace.karmada.io/name"
+_SKIP: Final = "namespace.karmada.io/skip-auto-propagation"
+_SKIPPED: Final = re.compile(r"kube-.*|default")
+
+
+class NamespaceLoop:
+    """Reconciles a namespace when it or a cluster changes."""
+
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng) -> None:
+        self._client: Final = client
+        self._frame: Final = Reconciler[str](
+            client, "namespaces", self._process, clock=clock, rng=rng, retries=connections.RETRIES
+        )
+        self._namespaces: Final = self._frame.follow(
+            kinds.NAMESPACES, lambda key, old, new: self._frame.queue.add(key.name)
+        ).cache
+        self._clusters: Final = self._frame.follow(kinds.CLUSTERS, self._cluster_changed).cache
+        self._works: Final = self._frame.follow(kinds.WORKS, self._work_changed).cache
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._frame.run()
+
+    def _cluster_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if old is None or new is None or meta.is_deleting(old) != meta.is_deleting(new):
+            for namespace in [one.name for one, _ in self._namespaces.items()]:
+                self._frame.queue.add(namespace)
+
+    def _work_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        name = meta.annotations(new or old or {}).get(_MARK)
+        if name and (old is None or new is None):
+            self._frame.queue.add(name)
+
+    async def _process(self, name: str) -> float | None:
+        namespace = self._namespaces.get(name)
+        wanted = {} if namespace is None or not _is_propagated(namespace) else self._works_of(namespace)
+        present = {
+            (meta.namespace(work), meta.name(work)): work
+            for work in self._works.values()
+            if meta.annotations(work).get(_MARK) == name
+        }
+        for place, work in present.items():
+            if place not in wanted and not meta.is_deleting(work):
+                with contextlib.suppress(errors.NotFound):
+                    await self._client.delete(kinds.WORKS, place[1], namespace=place[0])
+        for place, work in wanted.items():
+            known = present.get(place)
+            if known is None:
+                with contextlib.suppress(errors.AlreadyExists, errors.NotFound):
+                    await self._client.create(kinds.WORKS, work)
+            elif known.get("spec") != work["spec"] and not meta.is_deleting(known):
+                await self._client.update(kinds.WORKS, {**known, "spec": work["spec"]})
+        return None
+
+    def _works_of(self, namespace: Object) -> dict[tuple[str, str], dict[str, Any]]:
+        found = {}
+        for cluster in self._clusters.values():
+            if meta.is_deleting(cluster):
+                continue
+            work = manifests.plain_work(namespace, meta.name(cluster), {_MARK: meta.name(namespace)})
+            found[meta.namespace(work), meta.name(work)] = work
+        return found
+
+
+def _is_propagated(namespace: Object) -> bool:
+    name = meta.name(namespace)
+    return not (
+        meta.is_deleting(namespace)
+        or object_names.is_reserved(name)
+        or _SKIPPED.fullmatch(name)
+        or meta.labels(namespace).get(_SKIP) == "true"
+        # A policy that selects the namespace decides alone.
+        or "clusterpropagationpolicy.karmada.io/permanent-id" in meta.labels(namespace)
+    )
