@@ -28,7 +28,7 @@ def test_long_names_are_said_to_be_long() -> None:
     assert names.check_dns1123_label("a" * 64) == ["must be no more than 63 characters"]
 
 
-def test_a_label_with_dots_is_told_so() -> None:
+def test_a_label_with_dots_is_named_in_the_message() -> None:
     assert names.check_dns1123_label("a.b") == ["must not contain dots"]
     assert "(e.g. 'my-name',  or '123-abc', regex" in names.check_dns1123_label("A")[0]
 

@@ -158,7 +158,7 @@ def test_a_pod_that_asks_for_nothing_fits_even_an_overcommitted_node() -> None:
         ("requests.example.com/gpu", False),
     ],
 )
-def test_scalar_resources_are_told_by_their_names(name: str, scalar: bool) -> None:
+def test_scalar_resources_are_recognized_by_their_names(name: str, scalar: bool) -> None:
     assert resources.is_scalar(name) is scalar
 
 
@@ -197,7 +197,7 @@ ports = st.builds(
 
 
 @given(st.lists(ports, max_size=5), st.lists(ports, max_size=5))
-def test_conflicts_are_found_whoever_was_first(left: list[HostPort], right: list[HostPort]) -> None:
+def test_port_conflicts_are_found_in_any_order(left: list[HostPort], right: list[HostPort]) -> None:
     assert bool(resources.conflicting_ports(left, right)) is bool(resources.conflicting_ports(right, left))
     pairwise = [one for one in left if any(one.conflicts(other) for other in right)]
     assert resources.conflicting_ports(left, right) == pairwise

@@ -1,14 +1,18 @@
 """No request of any user delays the response on another connection by more than 200 ms, and none gets 5xx."""
 
+import collections
 import contextlib
 import http.client
+import itertools
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from rota.kit import system
 from rota.testing.readiness import Readiness
 from rota.testing.servers.rota import RotaServer
 
@@ -204,6 +208,47 @@ def test_a_large_response_does_not_delay_other_requests(server: RotaServer, read
     answers: list[tuple[int, bytes]] = []
     worst_s = readiness.worst_s(lambda: answers.append(send(server, "GET", PODS, accept=accept)))
     assert answers[0][0] == 200
+    assert worst_s < readiness.bound_s
+
+
+def flood(server: RotaServer, seconds: float) -> collections.Counter[int]:
+    """Guessed tokens on eight connections, as fast as they are answered; how often which status code came."""
+    codes: collections.Counter[int] = collections.Counter()
+    clock = system.SystemClock()
+    until = clock.monotonic() + seconds
+
+    # `tls` writes the certificate to a file first, so it is called before there are threads.
+    tls = server.tls()
+
+    def guess(number: int) -> None:
+        connection = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=60, context=tls)
+        with contextlib.closing(connection):
+            for one in itertools.count():
+                if clock.monotonic() > until:
+                    return
+                # each has the form of a join token, so that verifying it reads the store
+                token = f"{number:02d}{one % 10_000:04d}.0123456789abcdef"
+                connection.request("GET", PODS, headers={"authorization": f"Bearer {token}"})
+                answer = connection.getresponse()
+                answer.read()
+                codes[answer.status] += 1
+
+    threads = [threading.Thread(target=guess, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return codes
+
+
+def test_a_flood_of_bad_tokens_does_not_delay_other_requests(server: RotaServer, readiness: Readiness) -> None:
+    assert send(server, "GET", MAPS)[0] == 200
+    floods: list[collections.Counter[int]] = []
+    worst_s = readiness.worst_s(lambda: floods.append(flood(server, 4.0)))
+    (codes,) = floods
+    assert set(codes) == {401, 429}, codes
+    assert codes[429] > codes[401], f"most are refused without a look at the store: {codes}"
+    assert send(server, "GET", MAPS)[0] == 200, "a token that was valid before is not counted with the guesses"
     assert worst_s < readiness.bound_s
 
 

@@ -34,7 +34,7 @@ async def test_kind_and_version_may_be_left_out_of_built_in_kinds(api: ApiServer
     assert (answer.code, answer.json["kind"]) == (201, "ConfigMap")
 
 
-async def test_unknown_fields_are_refused_told_or_ignored_as_the_client_wishes(api: ApiServer) -> None:
+async def test_unknown_fields_are_refused_warned_of_or_ignored_by_field_validation(api: ApiServer) -> None:
     strict = await api.post(PODS, POD, fieldValidation="Strict")
     assert strict.code == 400
     assert strict.json["message"] == (
@@ -48,7 +48,7 @@ async def test_unknown_fields_are_refused_told_or_ignored_as_the_client_wishes(a
     assert (await api.post(PODS, POD, fieldValidation="Ignore", dryRun="All")).warnings == []
 
 
-async def test_the_wish_must_be_one_of_three(api: ApiServer) -> None:
+async def test_field_validation_must_be_one_of_three_values(api: ApiServer) -> None:
     answer = await api.post(MAPS, CONFIG, fieldValidation="Loud")
     assert answer.code == 422
     assert answer.json["message"] == (

@@ -155,6 +155,8 @@ def _resident_kib(server: RotaServer) -> int:
     return int(found.group(1))
 
 
+# The examples are drawn inside of the test, so that pytest does not see it by itself: `make fuzz` selects by this mark.
+@pytest.mark.hypothesis
 def test_no_body_breaks_the_server(server: RotaServer, idle: RotaServer) -> None:
     client = Client(server)
     for path, example in _EXAMPLES.items():

@@ -129,3 +129,11 @@ async def send_all(requests: list[tuple[str, str, dict[str, str], Any, str, str]
             listed = await api.get(f"/api/v1/{plural}")
             assert listed.code == 200
             json.loads(listed.body)
+
+
+@pytest.mark.parametrize("namespace", [[], {}, 5, [[]]], ids=str)
+async def test_an_applied_namespace_that_is_no_text_is_refused(namespace: Any) -> None:
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": namespace}}
+    async with ApiServer() as api:
+        answer = await api.patch("/api/v1/namespaces/default/configmaps/a", applied, kind="apply", fieldManager="f")
+        assert answer.code == 400, answer

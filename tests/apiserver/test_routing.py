@@ -45,6 +45,30 @@ def test_a_path_names_verb_resource_and_object(
     assert found(method, path) == expected
 
 
+@pytest.mark.parametrize(
+    ("path", "name", "tail"),
+    [
+        ("/api/v1/nodes/n/proxy", "n", ""),
+        ("/api/v1/nodes/n/proxy/", "n", "/"),
+        ("/api/v1/nodes/n/proxy/api/v1/pods/a%2Fb//c", "n", "/api/v1/pods/a%2Fb//c"),
+        ("/api/v1/namespaces/a/services/s/proxy/proxy/x", "s", "/proxy/x"),
+        ("/api/v1/namespaces/a/pods/proxy/proxy/..", "proxy", "/.."),
+    ],
+)
+def test_what_follows_a_proxy_is_kept_as_it_was_sent(path: str, name: str, tail: str) -> None:
+    route = match("POST", path)
+    assert route is not None
+    assert (route.verb, route.name, route.subresource, route.tail) == ("create", name, "proxy", tail)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/namespaces/proxy/pods/proxy", "/api/v1/namespaces/a/pods/proxy/log"])
+def test_an_object_may_be_called_proxy(path: str) -> None:
+    route = match("GET", path)
+    assert route is not None
+    assert route.tail == ""
+    assert route.name == "proxy"
+
+
 def test_a_watch_is_asked_for_by_parameter_or_by_the_old_path() -> None:
     assert found("GET", "/api/v1/pods", watch=True)[0] == "watch"
     assert found("GET", "/api/v1/watch/namespaces/a/pods") == ("watch", "pods", "a", "", "")

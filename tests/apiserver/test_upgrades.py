@@ -221,7 +221,7 @@ async def test_a_client_that_vanishes_is_noticed(scene: _Scene, monkeypatch: pyt
     assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) <= 60
 
 
-async def test_who_talked_to_what_is_taken_down(scene: _Scene) -> None:
+async def test_upgraded_connections_are_audited(scene: _Scene) -> None:
     client = await scene.client()
     client.ask()
     _, headers = await client.head()

@@ -1,4 +1,4 @@
-"""Bytes in JSON: where base64 is broken, in the place that Go's decoder names.
+"""Bytes in JSON: the position of invalid base64, as Go's decoder reports it.
 
 Go reads four characters at a time and skips line ends. It names the character that does not belong there; where the
 text ends too early, the first character of the four that are not complete.

@@ -20,7 +20,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class OwnerReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who an object belongs to."""
+    """The owner of an object."""
 
     api_version: str = ""
     kind: str = ""

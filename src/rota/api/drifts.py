@@ -1,4 +1,4 @@
-"""The ways in which a cluster drifts from what its scheduler would decide now, by name: one word for every room."""
+"""Names of the ways in which placements drift from what the scheduler would decide now."""
 
 from typing import Final
 

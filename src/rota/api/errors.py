@@ -1,4 +1,4 @@
-"""What an API server answers when it refuses: one exception class per `reason` of a wire `Status`.
+"""Errors of the API: one exception class per `reason` of a wire `Status`.
 
 Raise what the lower-case functions make: they know upstream's message forms (`pods "x" not found`) and the
 details. A `Status` from the wire becomes the same exception again with `from_wire`. The docstring of each class

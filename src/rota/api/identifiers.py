@@ -1,6 +1,6 @@
-"""What a kind or a resource is called: group, version, kind, resource, and their textual forms.
+"""Names of kinds and resources: group, version, kind, resource, and their textual forms.
 
-These are plain tuples, so they are cheap keys; what a kind *is* (scope, verbs, schema) is told by `scheme`.
+They are plain tuples, so they are cheap keys. Scope, verbs and schema of a kind are in `scheme`.
 The core group is the empty string everywhere, as on the wire.
 """
 

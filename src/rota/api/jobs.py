@@ -1,4 +1,4 @@
-"""What Rota adds to Jobs: an annotation that says how soon a failed pod is replaced. Stock controllers ignore it."""
+"""Rota's annotation of Jobs: the delay before a failed pod is replaced. Stock controllers ignore it."""
 
 import math
 from typing import Final

@@ -1,4 +1,4 @@
-"""Where an object lies in the store: `/core/pods/default/web-0`, `/apps/deployments/default/web`, `/core/nodes/n1`.
+"""The key of an object in the store: `/core/pods/default/web-0`, `/apps/deployments/default/web`, `/core/nodes/n1`.
 
 A key is group (`core` for the unnamed one), plural, namespace if the resource has namespaces, and name. The version
 is not part of it: all versions of an object are one object. Every prefix ends in a slash, so no resource or

@@ -1,4 +1,4 @@
-"""What is known of a kind besides its schema: names, scope, verbs, subresources, and where its Struct is.
+"""The properties of a kind besides its schema: names, scope, verbs, subresources, and where its Struct is.
 
 `ResourceType` is a value. Built-in ones are listed in `builtin_kinds`; custom ones are made from a
 CustomResourceDefinition by the API server and have no Struct, but may bring a function that checks objects.

@@ -52,7 +52,7 @@ def qualified_name(obj: Object) -> str:
 
 
 def owner_references(obj: Object) -> Sequence[Object]:
-    """Who the object belongs to."""
+    """The owners of an object."""
     return metadata(obj).get("ownerReferences") or ()
 
 

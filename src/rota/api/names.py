@@ -1,4 +1,4 @@
-"""Which names, label keys and label values are allowed, and what is said about those that are not.
+"""Rules for names, label keys and label values, with upstream's messages for invalid ones.
 
 Every `check_*` function answers with a list of messages, empty if the value is fine; the texts are upstream's
 (`k8s.io/apimachinery/pkg/api/validate/content`, 1.37). `generate` makes a name from a `generateName` prefix;

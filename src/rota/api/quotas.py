@@ -1,4 +1,4 @@
-"""What objects use of what quotas limit, which objects a quota is about, and what pods ask for as a whole.
+"""Usage of objects in the terms of ResourceQuota, the objects that a quota selects, and total requests of pods.
 
 Names are those of quotas: `pods`, `requests.cpu`, `limits.memory`, `count/jobs.batch`. Mirrors the evaluators of
 `pkg/quota/v1/evaluator/core` of Kubernetes 1.33.

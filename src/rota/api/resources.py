@@ -1,8 +1,8 @@
-"""What a pod asks for, what a node has, and whether the one fits into the other.
+"""Requests of pods, allocatable resources of nodes, and whether a pod fits.
 
-The one piece of fit code: the scheduler decides with it and the API server checks bindings with it, because where
-two copies disagree, a pod is placed and refused for ever. Formulas of `k8s.io/component-helpers/resource` and of
-kube-scheduler's NodeResourcesFit and NodePorts (1.37).
+The one piece of fit code (`lacking`, `conflicting_ports`): the scheduler decides with it, the API server checks
+bindings with it and workers admit pods with it, because where two copies disagree, a pod is placed and refused for
+ever. Formulas of `k8s.io/component-helpers/resource` and of kube-scheduler's NodeResourcesFit and NodePorts (1.37).
 
 Amounts are integers: CPU in thousandths, everything else in whole units, as `Amounts`. They are added exactly and
 rounded up once, at the end. Objects are plain wire objects.
@@ -10,7 +10,6 @@ rounded up once, at the end. Objects are plain wire objects.
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from rota.api import quantities
@@ -31,6 +30,7 @@ TOO_MANY_PODS: Final = "Too many pods"
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - a wildcard to compare with, not an address to bind
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_NOTHING: Final[Amounts] = {}
 _BINARY: Final = frozenset({MEMORY, EPHEMERAL_STORAGE})
 _NANOS_PER_MILLI: Final = 10**6
 _NANOS_PER_UNIT: Final = 10**9
@@ -93,8 +93,7 @@ def amount(name: str, quantity: str | float | None) -> int:
     return quantities.milli(quantity) if name == CPU else quantities.value(quantity)
 
 
-@dataclass(frozen=True, slots=True)
-class Insufficient:
+class Insufficient(NamedTuple):
     """A resource of which a node has too little."""
 
     resource: str
@@ -107,21 +106,30 @@ class Insufficient:
         return TOO_MANY_PODS if self.resource == PODS else f"Insufficient {self.resource}"
 
 
-def fits(node_free: Amounts, request: Amounts) -> list[Insufficient]:
-    """What is missing for one more pod; an empty list means that it fits.
+def lacking(
+    request: Iterable[tuple[str, int]], allocatable: Amounts, requested: Amounts, *, pods_left: int
+) -> list[Insufficient]:
+    """What a node is missing for one more pod; an empty list means that the pod fits.
 
-    `node_free` is allocatable minus what is requested there, with the number of pods still allowed as `pods`. What
-    a node does not declare, it does not have. Names that are not schedulable resources are not checked.
+    `requested` is what the pods there request together, and `pods_left` how many more pods the node takes. What a node
+    does not declare, it does not have. Every name of `request` is checked.
     """
-    missing: list[Insufficient] = []
-    if node_free.get(PODS, 0) < 1:
-        missing.append(Insufficient(PODS, 1, node_free.get(PODS, 0)))
-    scalars = sorted(name for name in request if is_scalar(name))
-    for name in (*_NATIVE, *scalars):
-        wanted = request.get(name, 0)
-        if wanted > 0 and wanted > node_free.get(name, 0):
-            missing.append(Insufficient(name, wanted, node_free.get(name, 0)))
+    missing = [] if pods_left >= 1 else [Insufficient(PODS, 1, pods_left)]
+    for name, wanted in request:
+        free = allocatable.get(name, 0) - requested.get(name, 0)
+        if wanted > free and wanted > 0:
+            missing.append(Insufficient(name, wanted, free))
     return missing
+
+
+def fits(node_free: Amounts, request: Amounts) -> list[Insufficient]:
+    """The same by what is free, with the number of pods still allowed as `pods`.
+
+    Names that are not schedulable resources are not checked.
+    """
+    scalars = sorted(name for name in request if is_scalar(name))
+    checked = [(name, request.get(name, 0)) for name in (*_NATIVE, *scalars)]
+    return lacking(checked, node_free, _NOTHING, pods_left=node_free.get(PODS, 0))
 
 
 def subtract(left: Amounts, right: Amounts) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Bringing an object of a built-in kind into the shape of its Struct.
+"""Converts an object of a built-in kind to the shape of its Struct.
 
 `clean` does in one pass what a Go server does by decoding into a type and encoding again: it drops unknown fields
 (and says which), drops nulls, refuses values of a wrong type, and writes quantities and times in canonical form.
@@ -76,7 +76,7 @@ def clean(obj: Mapping[str, Any], model: str) -> tuple[dict[str, Any], list[str]
 def missing_fields(obj: Mapping[str, Any], model: str, path: fields.Path = fields.ROOT) -> list[fields.FieldError]:
     """Required strings, lists and objects that are absent or empty; an absent number or flag is zero, and fine.
 
-    The status is left out: those who write it fill it in by and by.
+    The status is left out: components fill it in step by step.
     """
     found: list[fields.FieldError] = []
     _struct(struct_of(model)).find_missing(obj, path, found)

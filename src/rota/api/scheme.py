@@ -1,4 +1,4 @@
-"""The registry of kinds: who is called what, in which versions, and what may be added while we run.
+"""The registry of kinds: their names and versions; kinds can be added at run time.
 
 `builtin()` gives a scheme of all built-in kinds. Looking things up never waits: the indexes are built anew on every
 change and put in place with one assignment, so a reader sees either the old or the new state, whole. Writers must
@@ -32,7 +32,7 @@ class _Index:
 
 
 class Scheme:
-    """Kinds by their names. Hand one to whoever needs it; there is no global one."""
+    """Kinds by their names. It is passed as an argument; there is no global one."""
 
     def __init__(
         self, types: Iterable[ResourceType] = (), *, guard: contextlib.AbstractContextManager[object] | None = None

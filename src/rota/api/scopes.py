@@ -1,11 +1,11 @@
-"""What this product's own callers put into an ASGI scope besides what ASGI defines.
+"""Entries of an ASGI scope that Rota's own servers add.
 
-A scope is made by the server that holds the connection, never by the client: what stands in it can be trusted.
+The server that holds the connection makes the scope, never the client, so its entries can be trusted.
 """
 
 from typing import Final
 
-#: The `users.User` on whose behalf a part of this process calls; there is nothing to be proved then.
+#: The `users.User` of a call from a component of this process; no credentials are needed.
 ACTING_AS: Final = "rota.acting_as"
 #: Sends a whole answer (status, headers, body) at once, which ASGI has no message for; like `send`, it may wait.
 ANSWER: Final = "rota.answer"

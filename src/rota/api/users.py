@@ -1,13 +1,13 @@
-"""A user: who asks, or on whose behalf a part of this process acts.
+"""The user of a request.
 
-The API server finds it out from what a request brings along; parts that call an API server in their own process say it.
+The API server derives it from a request's credentials; components in the server's process name it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-#: Everybody whom the server knows is in the first group, everybody else in the second.
+#: Authenticated users are in the first group, anonymous ones in the second.
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 #: May do everything, whatever the roles say.

@@ -13,7 +13,7 @@ leaves its arguments alone. Refusals are `rota.api.errors.ApiError`s, errors abo
 import enum
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -129,6 +129,10 @@ class TransactionExtras:
     guards: tuple[Precondition, ...] = ()
 
 
+#: Stands for the user of the request in `Admission.pod_reads`.
+REQUESTER: Final = GroupResource("", "users")
+
+
 class AdmissionFingerprint(Struct, frozen=True):
     """Everything that admission of new objects of a kind depends on besides the object and its field manager.
 
@@ -143,6 +147,11 @@ class AdmissionFingerprint(Struct, frozen=True):
 
 class Admission(Protocol):
     """An admission plugin: a rule that reads more than the object itself."""
+
+    #: The state besides the object that decides how a *new pod* is admitted: kinds, and `REQUESTER` for the user.
+    #: Templates of admitted pods are reused while that state is unchanged, so `admission.fingerprint` must cover all
+    #: of it; a server with a plugin whose state is not covered does not start.
+    pod_reads: ClassVar[frozenset[GroupResource]]
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
         """Admit the request, change `new` in place, or raise an ApiError.
@@ -249,6 +258,10 @@ class SubresourceRequest:
     raw_query: bytes = b""
     #: Lower-case names to last values.
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    #: Of a proxied request: the rest of its path as it was sent, the path before it, and the body as it was sent.
+    tail: str = ""
+    prefix: str = ""
+    content: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +278,8 @@ class Stream:
 
     content_type: str
     chunks: AsyncIterator[bytes]
+    code: int = 200
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class Duplex(Protocol):
@@ -397,6 +412,14 @@ class Credentials:
 
 class Authenticator(Protocol):
     """Authenticates requests."""
+
+    def recall(self, credentials: Credentials, /) -> User | None:
+        """The user of a request that needs no verification: its credentials were valid a moment ago, or it has none."""
+        ...
+
+    def flow(self, credentials: Credentials, /) -> str:
+        """By what requests are counted before their user is known; see `flow_control.authentication_gate`."""
+        ...
 
     async def authenticate(self, credentials: Credentials, /) -> User:
         """The user of a request; raises Unauthorized if authentication fails."""

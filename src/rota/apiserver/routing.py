@@ -28,6 +28,8 @@ _ABSENT: Final = {
     "the pod and create it anew",
 }
 _NO_DETAILS: Final = errors.Details()
+#: Subresources whose path goes on: what follows belongs to the server behind them.
+TAILED: Final = frozenset({"proxy"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ class Route:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    #: The rest of the path of a subresource in `TAILED`, as it was sent; empty, or with a slash at its beginning.
+    tail: str = ""
 
 
 def match(scheme: Scheme, method: str, path: str, *, watch: bool = False) -> Route | None:
@@ -46,7 +50,8 @@ def match(scheme: Scheme, method: str, path: str, *, watch: bool = False) -> Rou
 
     `watch` is whether the query asks for a watch.
     """
-    segments = path.split("/")
+    head, tail = _without_tail(path)
+    segments = head.split("/")
     if len(segments) > 4 and not segments[-1]:
         segments.pop()  # a trailing slash is ignored
     if segments[1] == "api" and len(segments) > 3:
@@ -55,7 +60,7 @@ def match(scheme: Scheme, method: str, path: str, *, watch: bool = False) -> Rou
         group, version, rest = segments[2], segments[3], segments[4:]
     else:
         return None
-    if "%" in path:
+    if "%" in head:
         rest = [unquote(segment) for segment in rest]
     if rest[0] == "watch" and len(rest) > 1:
         rest, watch = rest[1:], True
@@ -65,7 +70,24 @@ def match(scheme: Scheme, method: str, path: str, *, watch: bool = False) -> Rou
         if not scheme.in_group_version(GroupVersion(group, version)) and (not group or group not in scheme.groups()):
             return None
         raise errors.NotFound(details=_NO_DETAILS)
-    return _with_verb(place, method, watch=watch)
+    return _with_verb(place, method, tail, watch=watch)
+
+
+def _without_tail(path: str) -> tuple[str, str]:
+    """A path up to a subresource of `TAILED`, and the rest of it.
+
+    The subresource is the third segment after the version, or the fifth if the object is in a namespace.
+    """
+    segments = path.split("/", 10)
+    at = {"api": 3, "apis": 4}.get(segments[1] if len(segments) > 1 else "")
+    if at is None:
+        return path, ""
+    if len(segments) > at + 4 and segments[at] == "namespaces":
+        at += 2
+    if len(segments) <= at + 3 or segments[at + 2] not in TAILED:
+        return path, ""
+    head = "/".join(segments[: at + 3])
+    return head, path[len(head) :]
 
 
 class Router:
@@ -88,7 +110,7 @@ class Router:
         else:
             self._known, self._generation = {}, self._scheme.generation
         route = match(self._scheme, method, path, watch=watch)
-        if route is not None:
+        if route is not None and not route.tail:
             if len(self._known) >= self._MOST:
                 self._known.clear()
             self._known[key] = route
@@ -126,7 +148,7 @@ def _place(scheme: Scheme, at: GroupVersion, rest: list[str]) -> _Place | None:
     return _Place(resource, namespace, name, subresource)
 
 
-def _with_verb(place: _Place, method: str, *, watch: bool) -> Route:
+def _with_verb(place: _Place, method: str, tail: str, *, watch: bool) -> Route:
     resource = place.resource
     if place.subresource:
         verb = _SUBRESOURCE_VERBS.get(method, "")
@@ -150,4 +172,5 @@ def _with_verb(place: _Place, method: str, *, watch: bool) -> Route:
         namespace=place.namespace,
         name=place.name,
         subresource=place.subresource,
+        tail=tail,
     )

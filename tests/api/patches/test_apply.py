@@ -174,13 +174,13 @@ def test_what_an_updater_changed_stays_when_the_applier_lets_go_of_it() -> None:
     assert _apply(live, _deployment(paused=True), now=LAST)["spec"] == {"replicas": 5, "paused": True}
 
 
-def test_fields_that_nobody_applied_are_left_alone() -> None:
+def test_fields_without_an_applier_are_left_alone() -> None:
     live = _stored(_update(None, _deployment(replicas=3, paused=True)))
     result = _apply(live, _deployment(minReadySeconds=5))
     assert result["spec"] == {"replicas": 3, "paused": True, "minReadySeconds": 5}
 
 
-def test_a_list_element_goes_when_its_applier_lets_go_and_nobody_else_has_it() -> None:
+def test_a_list_element_is_removed_with_its_last_applier() -> None:
     live = _stored(_apply(None, _with_containers({"name": "a", "image": "1"}, {"name": "b", "image": "1"})))
     result = _apply(live, _with_containers({"name": "b", "image": "1"}), now=LATER)
     assert [c["name"] for c in result["spec"]["template"]["spec"]["containers"]] == ["b"]
@@ -231,7 +231,7 @@ def test_an_applier_through_a_subresource_has_an_entry_of_its_own() -> None:
     assert entries == {None: {"f:spec": {"f:replicas": {}}}, "status": {"f:status": {"f:readyReplicas": {}}}}
 
 
-def test_nobody_comes_to_own_what_the_request_cannot_change() -> None:
+def test_fields_that_a_request_cannot_change_get_no_owner() -> None:
     created = _apply(
         None, {**_deployment(replicas=1), "status": {"readyReplicas": 1}}, reset=frozenset({path("status")})
     )
@@ -278,7 +278,7 @@ def test_an_annotation_that_would_grow_too_long_is_dropped() -> None:
     assert apply.LAST_APPLIED not in result["metadata"]["annotations"]
 
 
-def test_kubectl_does_not_take_over_what_somebody_changed_since() -> None:
+def test_kubectl_does_not_take_over_fields_changed_since() -> None:
     live = _client_side_applied(_deployment(replicas=3, paused=True))
     live = _stored(_update(live, _changed(live, "spec", "replicas", to=7), manager="hpa"))
     with pytest.raises(errors.ApplyConflict, match=r'1 conflict: conflict with "hpa" using apps/v1: \.spec\.replicas'):
@@ -308,14 +308,14 @@ def test_a_creator_owns_the_fields_it_set_but_not_the_structs_that_are_always_th
     }
 
 
-def test_an_updater_takes_what_it_changes_from_everybody() -> None:
+def test_an_update_takes_changed_fields_from_all_owners() -> None:
     live = _stored(_apply(None, _deployment(replicas=3, paused=True)))
     result = _update(live, _changed(live, "spec", "replicas", to=5))
     assert _owned(result, "alice") == {"f:spec": {"f:paused": {}}}
     assert _owned(result, "carol") == {"f:spec": {"f:replicas": {}}}
 
 
-def test_what_an_updater_removes_nobody_owns() -> None:
+def test_fields_that_an_update_removes_have_no_owner() -> None:
     live = _stored(_apply(None, _deployment(replicas=3, paused=True)))
     new = copy.deepcopy(live)
     del new["spec"]["paused"]
@@ -396,7 +396,7 @@ def test_an_eleventh_updater_makes_the_oldest_ones_ancient() -> None:
     assert "ancient-changes" in names
 
 
-def test_lists_that_cannot_be_told_apart_do_not_stop_an_update() -> None:
+def test_lists_with_duplicate_keys_do_not_block_an_update() -> None:
     live = _stored(_apply(None, _deployment(replicas=3)))
     new = _changed(live, "spec", "template", to={"spec": {"containers": [None]}})
     assert _update(live, new)["metadata"]["managedFields"] == live["metadata"]["managedFields"]

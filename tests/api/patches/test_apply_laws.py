@@ -233,7 +233,7 @@ CONTAINERS = {("spec", "labels"), ("spec", "tags"), ("spec", "items"), ("spec", 
 
 @pytest.mark.slow
 @given(histories)
-def test_nobody_owns_a_value_that_is_not_there(live: dict[str, Any]) -> None:
+def test_absent_values_have_no_owner(live: dict[str, Any]) -> None:
     there = fieldsets.with_named_parents(typed.fields_of(live, SCHEMA), SCHEMA)
     for manager in ("ann", "bea"):
         for path in _fields(live, manager) - there:
@@ -241,7 +241,7 @@ def test_nobody_owns_a_value_that_is_not_there(live: dict[str, Any]) -> None:
             assert tuple(one.content for one in path) in CONTAINERS or path[-1].content == "ports"
 
 
-def test_a_map_that_an_applier_has_emptied_is_still_owned_by_who_filled_it() -> None:
+def test_an_emptied_map_stays_with_the_manager_that_filled_it() -> None:
     live = _history(
         [
             ("apply", "ann", _config({"size": 0})),

@@ -45,7 +45,7 @@ def test_containers_merge_by_name() -> None:
     assert containers.merge_key == "name"
 
 
-def test_ports_are_told_apart_by_number_and_protocol_and_the_protocol_defaults_to_tcp() -> None:
+def test_ports_are_keyed_by_number_and_protocol_with_tcp_as_default() -> None:
     ports = _at("v1", "Pod", "spec", "containers", "ports")
     assert _list(ports).keys == ("containerPort", "protocol")
     assert _list(ports).key_defaults["protocol"] == "TCP"

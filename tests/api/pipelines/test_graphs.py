@@ -24,7 +24,7 @@ ANY = st.dictionaries(st.sampled_from(NAMES), st.frozensets(st.sampled_from(NAME
 
 
 @given(acyclic())
-def test_everybody_comes_after_those_it_waits_for(graph: dict[str, frozenset[str]]) -> None:
+def test_every_step_comes_after_its_dependencies(graph: dict[str, frozenset[str]]) -> None:
     found = graphs.order(graph)
     assert sorted(found) == sorted(graph)
     for name, waits in graph.items():

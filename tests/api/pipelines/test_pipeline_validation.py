@@ -61,7 +61,7 @@ def test_a_pipeline_that_uses_everything_is_fine() -> None:
         ([step("a", outputs=[{"name": "x", "from": "air"}])], "spec.steps[0].outputs[0].from", ""),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(steps: list[dict[str, Any]], where: str, why: str) -> None:
+def test_errors_name_their_path(steps: list[dict[str, Any]], where: str, why: str) -> None:
     told = complaints(steps=steps)
     assert len(told) == 1, told
     assert told[0].startswith(f"{where}: ")

@@ -81,7 +81,7 @@ async def test_a_node_port_that_is_asked_for_is_given_once(client: Client) -> No
     await client.create(SERVICES, _service("second", type="NodePort", ports=ports(30080)))
 
 
-async def test_who_leaves_out_what_a_service_has_keeps_it(client: Client) -> None:
+async def test_an_update_without_cluster_ips_keeps_them(client: Client) -> None:
     made = await client.create(SERVICES, _service("web", type="NodePort"))
     again = _service("web", type="NodePort", selector={"app": "other"})
     again["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"]

@@ -43,6 +43,12 @@ class Lines:
 class ByHeader:
     """Authenticates by a header; without it the request is anonymous."""
 
+    def recall(self, credentials: Credentials, /) -> User | None:
+        return None
+
+    def flow(self, credentials: Credentials, /) -> str:
+        return "test"
+
     async def authenticate(self, credentials: Credentials, /) -> User:
         said = credentials.headers.get(b"x-user")
         if said is None:
@@ -91,7 +97,7 @@ async def test_an_event_has_the_user_the_request_the_time_and_the_result() -> No
     }
 
 
-async def test_who_is_turned_away_is_written_down() -> None:
+async def test_refused_requests_are_audited() -> None:
     async with audited(policy.default(), authenticator=ByHeader()) as (api, log):
         assert (await api.get(MAPS)).code == 401
         assert (log.last["user"], log.last["responseStatus"]["code"]) == ({}, 401)

@@ -183,7 +183,7 @@ async def test_a_foreign_key_under_a_known_name_is_refused(issuer: Issuer, clock
         assert await entrance.refuses(issuer.token(clock, sub="another"))
 
 
-async def test_new_keys_are_fetched_but_not_at_every_forgers_wish(issuer: Issuer, clock: FakeClock) -> None:
+async def test_new_keys_are_fetched_at_a_limited_rate(issuer: Issuer, clock: FakeClock) -> None:
     async with entrance_of(issuer, clock) as entrance:
         assert not await entrance.refuses(issuer.token(clock))
         issuer.keys["two"] = RSA
@@ -205,7 +205,7 @@ async def test_known_keys_stay_good_while_the_provider_is_out_of_order(clock: Fa
         assert not await entrance.refuses(issuer.token(clock, sub="next"))
 
 
-async def test_a_provider_that_speaks_for_another_is_not_believed(issuer: Issuer, clock: FakeClock) -> None:
+async def test_a_token_for_another_issuer_is_refused(issuer: Issuer, clock: FakeClock) -> None:
     issuer.pretended = "https://somebody.else"
     async with entrance_of(issuer, clock) as entrance:
         assert await entrance.refuses(issuer.token(clock))

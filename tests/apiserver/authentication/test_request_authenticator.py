@@ -40,7 +40,7 @@ def certificate(clock: FakeClock, subject: Subject) -> bytes:
 ALICE = Subject(common_name="alice", organizations=("dev", "test"))
 
 
-async def test_who_shows_nothing_is_anonymous(clock: FakeClock) -> None:
+async def test_a_request_without_credentials_is_anonymous(clock: FakeClock) -> None:
     assert await authenticator(clock).authenticate(Credentials(headers={})) == users.ANONYMOUS
 
 

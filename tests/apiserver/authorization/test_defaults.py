@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rota.apiserver.authorization import rules
-from rota.apiserver.authorization.policy import installer, notation, objects, reconciler
+from rota.apiserver.authorization.policy import installer, notation, objects
 from rota.testing.access import PATH, rule
 from rota.testing.api import ApiServer
 
@@ -93,7 +93,7 @@ class _Racing:
 def test_a_binding_that_binds_another_role_is_put_right() -> None:
     wanted = next(one for one in objects.all_defaults() if one["kind"] == "ClusterRoleBinding")
     existing = {**wanted, "roleRef": {**wanted["roleRef"], "name": "other"}, "subjects": []}
-    right = reconciler.reconciled(wanted, existing)
+    right = installer.reconciled(wanted, existing)
     assert right is not None
     assert (right["roleRef"], right["subjects"]) == (wanted["roleRef"], wanted["subjects"])
 

@@ -56,7 +56,7 @@ async def test_a_role_cannot_grow_beyond_its_writer_but_can_shrink_and_be_collec
     assert "not currently held" in _refused(answer)
 
 
-async def test_who_may_escalate_may_write_any_role(api: ApiServer) -> None:
+async def test_the_escalate_verb_allows_any_role(api: ApiServer) -> None:
     manager = await _manager(api, rule("escalate", "roles", access.GROUP))
     assert (await manager.post(_ROLES, {"metadata": {"name": "r"}, "rules": [rule("*", "*", "*")]})).code == 201
     cluster_wide = {"metadata": {"name": "r"}, "rules": [rule("*", "*", "*")]}
@@ -77,7 +77,7 @@ async def test_a_binding_needs_the_rights_that_it_gives(api: ApiServer) -> None:
     assert "not currently held" in _refused(await manager.post(f"{PATH}/clusterrolebindings", binding("f", "view")))
 
 
-async def test_who_may_bind_a_role_may_give_it_to_anybody_where_he_may(api: ApiServer) -> None:
+async def test_the_bind_verb_allows_binding_the_role_in_its_scope(api: ApiServer) -> None:
     manager = await _manager(api, rule("bind", "clusterroles", access.GROUP, resourceNames=["admin"]))
     assert (await manager.post(_BINDINGS, binding("friend", "admin"))).code == 201
     assert (await manager.post(f"{PATH}/clusterrolebindings", binding("friend", "admin"))).code == 201
@@ -122,7 +122,7 @@ async def test_a_rule_for_a_resource_does_not_cover_its_subresources(api: ApiSer
     assert f'Resources:["{path}"]' in _refused(answer)
 
 
-async def test_paths_are_granted_only_by_users_who_have_them(api: ApiServer) -> None:
+async def test_non_resource_paths_are_granted_only_by_users_who_have_them(api: ApiServer) -> None:
     manager = await _manager(api, {"verbs": ["get"], "nonResourceURLs": ["/logs/*"]})
 
     def role(path: str) -> dict[str, Any]:

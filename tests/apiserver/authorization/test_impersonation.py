@@ -61,7 +61,7 @@ async def _who(api: ApiServer, headers: list[tuple[str, str]]) -> Answer:
         ),
     ],
 )
-async def test_headers_say_whom_a_request_acts_as(
+async def test_headers_name_the_impersonated_user(
     api: ApiServer, headers: list[tuple[str, str]], user: dict[str, Any]
 ) -> None:
     if user["username"] == "system:anonymous":
@@ -113,7 +113,7 @@ async def test_everything_that_is_impersonated_needs_the_right_to_it(
     assert allowed.json["status"]["userInfo"]["username"] == "friend"
 
 
-async def test_who_impersonates_gives_up_his_own_rights(api: ApiServer) -> None:
+async def test_impersonation_replaces_the_users_own_rights(api: ApiServer) -> None:
     answer = await api.request("GET", "/api/v1/pods", headers={"Impersonate-User": "jane"})
     assert answer.code == 403
     assert 'User "jane" cannot list resource "pods"' in answer.json["message"]

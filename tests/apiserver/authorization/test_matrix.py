@@ -207,7 +207,7 @@ def test_a_role_in_a_namespace_reaches_nothing_outside_of_it(role: str) -> None:
     }
 
 
-def test_viewers_change_nothing_and_see_no_secrets_nor_who_may_do_what() -> None:
+def test_viewers_change_nothing_and_see_neither_secrets_nor_roles() -> None:
     nobody = set(_may(_EVERYBODY))
     for where in (_HERE, "everywhere"):
         gained = set(_may(_user(f"view {where}"))) - nobody

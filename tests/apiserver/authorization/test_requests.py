@@ -137,7 +137,7 @@ async def test_rights_on_one_name_are_enough_to_list_and_watch_that_name(api: Ap
     _refused(await x.post(maps, {"metadata": {"name": "a"}}))
 
 
-async def test_who_may_not_list_everything_may_not_watch_through_the_old_path_either(api: ApiServer) -> None:
+async def test_the_old_watch_path_needs_the_same_rights(api: ApiServer) -> None:
     answer = await api.acting_as("x").get("/api/v1/watch/namespaces/default/pods")
     assert " cannot watch " in _refused(answer)
 

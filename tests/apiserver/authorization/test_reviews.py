@@ -81,7 +81,7 @@ async def test_a_review_that_asks_nothing_is_invalid(
     assert message in answer.json["message"]
 
 
-async def test_the_asker_is_told_all_rules_in_a_namespace(api: ApiServer) -> None:
+async def test_a_rules_review_lists_all_rules_in_a_namespace(api: ApiServer) -> None:
     rules = f"{_PATH}/selfsubjectrulesreviews"
     await access.grant(api, "x", rule("get", "configmaps", resourceNames=["a"]), namespace="default")
     x = api.acting_as("x")

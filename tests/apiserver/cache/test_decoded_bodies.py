@@ -85,7 +85,7 @@ TRICKY = [
 
 @pytest.mark.parametrize("strictness", list(Strictness))
 @pytest.mark.parametrize("body", TRICKY)
-def test_a_mould_changes_nothing_about_what_comes_out(body: bytes, strictness: Strictness) -> None:
+def test_a_cached_body_decodes_to_the_same_object(body: bytes, strictness: Strictness) -> None:
     _by_mould(_body(), Strictness.WARN, lambda _: None)
     expected = _outcome(_plainly, body, strictness)
     for _ in range(3):
@@ -108,7 +108,7 @@ def test_it_does_so_whatever_the_metadata_says(
     assert _outcome(_by_mould, _body(metadata), Strictness.WARN) == _outcome(_plainly, _body(metadata), Strictness.WARN)
 
 
-def test_objects_from_one_mould_share_nothing() -> None:
+def test_objects_from_one_cached_body_share_nothing() -> None:
     first, second = (_by_mould(_body(), Strictness.WARN, lambda _: None) for _ in range(2))
     first["spec"]["containers"][0]["image"] = "changed"
     first["metadata"]["name"] = "changed"

@@ -220,7 +220,7 @@ async def test_a_reader_that_falls_behind_lists_again_and_misses_nothing(store: 
     assert state_history.told == [("a", None, "1"), ("a", "1", "2"), ("b", None, "3")]
 
 
-async def test_waiting_for_a_revision_that_nobody_brings_comes_to_an_end(store: Store) -> None:
+async def test_waiting_for_a_revision_that_never_comes_times_out(store: Store) -> None:
     followed = _followed(store)
     assert not await followed.reach(1)
 

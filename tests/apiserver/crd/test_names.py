@@ -59,7 +59,7 @@ def test_a_new_definition_does_not_get_names_in_use(definition: Definition) -> N
     assert not definitions.is_established(second)
 
 
-def test_who_is_served_stays_served_when_it_asks_for_a_taken_name(definition: Definition) -> None:
+def test_a_served_kind_stays_served_when_its_new_name_is_taken(definition: Definition) -> None:
     first = _accepted(definition)
     second = _accepted(_named(definition, "gadgets", "Gadget"), first)
     second["spec"]["names"]["shortNames"] = ["wd"]

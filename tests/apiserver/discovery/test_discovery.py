@@ -47,7 +47,7 @@ def _resource(listed: dict[str, Any] | None, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_the_core_group_is_told_by_its_versions(kinds: scheme.Scheme) -> None:
+def test_the_core_group_is_listed_by_its_versions(kinds: scheme.Scheme) -> None:
     told = discovery.api_versions(kinds, "127.0.0.1:6443")
     assert told == {
         "kind": "APIVersions",

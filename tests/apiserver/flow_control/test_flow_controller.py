@@ -6,11 +6,10 @@ import pytest
 
 from rota.api import errors, scheme
 from rota.apiserver import routing
-from rota.apiserver.flow_control import durations
-from rota.apiserver.flow_control.flow_controller import FlowController, Overloaded
+from rota.apiserver.flow_control import deadlines
+from rota.apiserver.flow_control.flow_controller import FlowController, Overloaded, Rates
 from rota.apiserver.flow_control.seats import SeatRequest, State
 from rota.apiserver.flow_control.settings import Limits
-from rota.apiserver.flow_control.user_rates import Rates
 from rota.apiserver.interfaces import User
 from rota.kit.metrics import Metrics
 from rota.testing.clocks import FakeClock
@@ -37,11 +36,11 @@ class Fixture:
         return taken
 
 
-async def test_who_finds_a_seat_does_not_wait() -> None:
+async def test_a_request_with_a_free_seat_does_not_wait() -> None:
     assert Fixture().flow_controller.enter(ANN, None).state is State.SEATED
 
 
-async def test_who_waits_goes_on_when_a_seat_becomes_free() -> None:
+async def test_a_waiting_request_continues_when_a_seat_is_freed() -> None:
     here = Fixture()
     taken = here.fill()
     seat_request = here.flow_controller.enter(BOB, None)
@@ -53,7 +52,7 @@ async def test_who_waits_goes_on_when_a_seat_becomes_free() -> None:
     assert seat_request.state is State.SEATED
 
 
-async def test_who_has_waited_too_long_is_sent_away_and_holds_nothing() -> None:
+async def test_a_request_that_waited_too_long_is_refused_and_holds_no_seat() -> None:
     here = Fixture()
     taken = here.fill()
     seat_request = here.flow_controller.enter(BOB, None)
@@ -68,7 +67,7 @@ async def test_who_has_waited_too_long_is_sent_away_and_holds_nothing() -> None:
     assert here.metrics.value("requests_refused_total", level="others", why="waited too long") == 1
 
 
-async def test_who_gives_up_makes_room_in_the_line() -> None:
+async def test_a_cancelled_request_leaves_the_queue() -> None:
     here = Fixture()
     taken = here.fill()
     first, second = here.flow_controller.enter(ANN, None), here.flow_controller.enter(BOB, None)
@@ -160,13 +159,13 @@ def test_rates_forget_users_that_have_rested() -> None:
     ],
 )
 def test_a_client_may_ask_for_less_time(wish: str, seconds: float) -> None:
-    assert durations.limit(wish, 60.0) == seconds
+    assert deadlines.requested_s(wish, 60.0) == seconds
 
 
 @pytest.mark.parametrize("wish", ["10", "s", "1x", "1s ", "\u0661s", "1" * 100 + "s"])
 def test_a_time_that_is_none_is_refused(wish: str) -> None:
     with pytest.raises(errors.BadRequest, match="invalid timeout specified in the request URL"):
-        durations.limit(wish, 60.0)
+        deadlines.requested_s(wish, 60.0)
 
 
 def test_limits_of_nothing_are_refused() -> None:

@@ -119,9 +119,7 @@ def seated(seat_request: SeatRequest) -> bool:
     number=st.integers(1, 30),
     ends=st.lists(st.integers(0, 1000), min_size=60, max_size=60),
 )
-def test_who_has_no_seat_is_served_within_as_many_turns_as_there_are_others_without(
-    greedy: int, number: int, ends: list[int]
-) -> None:
+def test_a_user_without_a_seat_is_served_within_one_round(greedy: int, number: int, ends: list[int]) -> None:
     domain_count = Level1(Seats(priority_levels.allot(number), seats=number, queue=10_000, queue_per_user=1000))
     names = [f"greedy-{index}" for index in range(greedy)]
     for _ in range(100):

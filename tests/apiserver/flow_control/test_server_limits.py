@@ -19,6 +19,12 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 class ByHeader:
     """Authenticates by a header."""
 
+    def recall(self, credentials: Credentials, /) -> User | None:
+        return None
+
+    def flow(self, credentials: Credentials, /) -> str:
+        return "test"
+
     async def authenticate(self, credentials: Credentials, /) -> User:
         name, _, groups = credentials.headers.get(b"x-user", b"admin,system:masters").decode().partition(",")
         return User(name=name, groups=tuple(filter(None, groups.split(","))))
@@ -101,7 +107,7 @@ async def test_watches_outlive_the_time_of_requests() -> None:
         assert (await events.next())["object"]["metadata"]["name"] == "late"
 
 
-async def test_who_finds_no_place_hears_429_while_others_get_through() -> None:
+async def test_an_overloaded_user_gets_429_while_others_are_served() -> None:
     limits = Limits(seats=5, queue=1, queue_per_user=1, wait_s=10.0)
     async with server(limits) as api:
         running = []

@@ -59,7 +59,7 @@ async def test_a_body_that_came_in_pieces_leaves_no_deadline_behind(
 
 
 @pytest.mark.slow
-async def test_who_does_not_take_a_long_answer_is_cut_off(
+async def test_a_client_that_does_not_read_a_long_response_is_disconnected(
     api: ApiServer, served: http_server.Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "_LOOK_EVERY_S", 0.3)

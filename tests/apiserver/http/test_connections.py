@@ -131,7 +131,7 @@ async def test_the_connection_ends_when_the_client_wants_that(asked: bytes) -> N
         assert await client.rest() == b""
 
 
-async def test_the_head_alone_is_sent_to_who_asks_for_it(api: ApiServer) -> None:
+async def test_a_head_request_gets_headers_only(api: ApiServer) -> None:
     await api.post(MAPS, {"metadata": {"name": "a"}})
     async with _talking_to(api.app) as client:
         client.send(f"HEAD {MAPS}/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())

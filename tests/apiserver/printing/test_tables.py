@@ -224,7 +224,7 @@ def test_a_row_may_come_without_its_object() -> None:
     assert table["rows"][0]["object"] is None
 
 
-def test_an_unknown_wish_for_the_object_is_a_bad_request() -> None:
+def test_an_unknown_include_object_value_is_a_bad_request() -> None:
     with pytest.raises(errors.BadRequest, match='unrecognized includeObject value: "Everything"'):
         tables.table(resource("pods"), [], now=NOW, include_object="Everything")
 

@@ -93,7 +93,7 @@ async def test_copies_stay_out_of_a_namespace_that_goes(api: ApiServer) -> None:
     assert (await api.post(there, pod("late"))).code == 403
 
 
-async def test_what_was_let_in_without_a_look_is_complained_about_when_somebody_looks(api: ApiServer) -> None:
+async def test_fields_ignored_once_are_warned_of_under_stricter_validation(api: ApiServer) -> None:
     body = pod("p") | {"unknown": 1}
     for number in range(4):
         body["metadata"] = {"name": f"p{number}"}

@@ -191,7 +191,7 @@ async def test_a_leader_that_falls_asleep_before_its_write_wakes_up_too_late(api
 
 
 @pytest.mark.slow
-async def test_who_comes_back_under_the_same_name_leads_in_a_term_of_its_own(api: ApiServer) -> None:
+async def test_a_returning_leader_gets_a_new_term(api: ApiServer) -> None:
     """Writes of a former process of this name, perhaps a child, are refused."""
     clock, rng = system.SystemClock(), random.Random(0)
     pace = Pace(lease_duration_s=3, renew_deadline_s=2.0, retry_period_s=0.1)

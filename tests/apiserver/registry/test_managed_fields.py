@@ -91,6 +91,22 @@ def test_records_do_not_depend_on_what_was_recorded_before(pods: list[dict[str, 
         assert managed_fields.record(None, copy.deepcopy(pod), at, KNOWN) == alone
 
 
+def test_a_label_that_is_named_like_the_owner_of_another_pod_keeps_its_name() -> None:
+    """A case that random examples found: the label was recorded under the uid of the second owner."""
+    at = Attributes(user=users.ADMINISTRATOR, verb="create", resource=PODS, now=0.0, field_manager="tests")
+    for owner in _UIDS[:2]:
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p", "labels": {_UIDS[0]: "a"}, "ownerReferences": [{"uid": owner, "name": "a"}]},
+            "spec": {},
+        }
+        (entry,) = managed_fields.record(None, pod, at, KNOWN)["metadata"]["managedFields"]
+        fields = entry["fieldsV1"]["f:metadata"]
+        assert set(fields["f:labels"]) == {".", f"f:{_UIDS[0]}"}
+        assert f'k:{{"uid":"{owner}"}}' in fields["f:ownerReferences"]
+
+
 _condition: Documents = st.fixed_dictionaries(
     {"type": st.sampled_from(["Ready", "PodScheduled", "x"]), "status": _word},
     optional={"reason": _word, "lastTransitionTime": _word},

@@ -298,7 +298,7 @@ async def test_a_job_that_was_suspended_again_can_be_sent_elsewhere_once_its_pod
         ),
     ],
 )
-async def test_who_manages_a_job_and_how_many_indexes_fail_is_checked(
+async def test_managed_by_and_max_failed_indexes_are_validated(
     api: ApiServer, spec: Any, complaint: tuple[str, str]
 ) -> None:
     [(field, why)] = _complaints(await api.post(_JOBS, _job(**spec)))
@@ -306,7 +306,7 @@ async def test_who_manages_a_job_and_how_many_indexes_fail_is_checked(
     assert complaint[1] in why
 
 
-async def test_who_manages_a_job_stays(api: ApiServer) -> None:
+async def test_managed_by_is_immutable(api: ApiServer) -> None:
     await api.post(_JOBS, _job(managedBy="example.com/queue"))
     assert _complaints(await api.patch(f"{_JOBS}/j", {"spec": {"managedBy": "example.com/other"}})) == [
         ("spec.managedBy", 'Invalid value: "example.com/other": field is immutable')

@@ -62,7 +62,7 @@ async def test_a_budget_with_nothing_to_give_says_not_now(api: ApiServer) -> Non
     assert await _exists(api, "a")
 
 
-async def test_a_budget_that_nobody_has_looked_at_yet_says_in_ten_seconds(api: ApiServer) -> None:
+async def test_an_unprocessed_budget_asks_for_a_retry_in_ten_seconds(api: ApiServer) -> None:
     await _running(api, "a")
     await _budget(api, observed=0, disruptionsAllowed=1)
     answer = await _evict(api, "a")

@@ -84,7 +84,7 @@ async def test_nodes_and_pods_show_what_they_use(api: ApiServer) -> None:
     assert pod["usage"] == {"ephemeral-storage": "4096"}
 
 
-async def test_who_is_not_heard_of_is_left_out(api: ApiServer) -> None:
+async def test_unreachable_workers_are_left_out(api: ApiServer) -> None:
     nodes = (await api.get(f"{_GROUP}/nodes")).json
     assert (nodes["kind"], [one["metadata"]["name"] for one in nodes["items"]]) == ("NodeMetricsList", ["n1"])
     pods = (await api.get(f"{_GROUP}/pods")).json
@@ -139,7 +139,7 @@ async def test_it_is_read_only_and_described(api: ApiServer) -> None:
     assert [row["cells"][0] for row in table.json["rows"]] == ["n1"]
 
 
-async def test_whoever_may_see_pods_sees_what_they_use(api: ApiServer) -> None:
+async def test_users_who_may_read_pods_may_read_their_usage(api: ApiServer) -> None:
     roles = "/apis/rbac.authorization.k8s.io/v1"
     subject = {"kind": "User", "name": "ann", "apiGroup": "rbac.authorization.k8s.io"}
     reference = {"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"}

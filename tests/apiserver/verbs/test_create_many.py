@@ -85,7 +85,7 @@ async def test_quotas_are_kept_to_the_last(api: ApiServer) -> None:
     assert len((await api.get(PODS)).json["items"]) == 7
 
 
-async def test_who_may_not_create_one_may_not_create_many(api: ApiServer) -> None:
+async def test_bulk_creation_needs_the_right_to_create(api: ApiServer) -> None:
     answer = await api.acting_as("somebody").post(PODS, {"items": [_pod("a")]}, batch="true")
     assert answer.code == 403
     node = api.acting_as("system:node:n1", "system:nodes")
@@ -121,7 +121,7 @@ async def test_a_dry_run_creates_nothing(api: ApiServer) -> None:
         ({"kind": "PodList", "items": [_pod("a")]}, 400),
     ],
 )
-async def test_nobody_gets_many_who_did_not_ask(api: ApiServer, body: dict[str, Any], code: int) -> None:
+async def test_bulk_creation_needs_the_batch_parameter(api: ApiServer, body: dict[str, Any], code: int) -> None:
     assert (await api.post(PODS, body)).code in {code, 422}
     assert not (await api.get(PODS)).json["items"]
 

@@ -94,7 +94,7 @@ async def test_only_an_apply_creates(api: ApiServer) -> None:
     assert owner["fieldsV1"] == {"f:data": {"f:x": {}}}
 
 
-async def test_who_applies_a_null_owns_the_field_though_nothing_is_stored(api: ApiServer) -> None:
+async def test_applying_a_null_owns_the_field_without_storing_it(api: ApiServer) -> None:
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -164,7 +164,7 @@ async def test_every_writer_is_recorded_under_its_name(api: ApiServer) -> None:
     }
 
 
-async def test_unknown_fields_in_a_patch_are_refused_if_the_client_wishes(api: ApiServer) -> None:
+async def test_unknown_fields_in_a_patch_are_refused_under_strict_validation(api: ApiServer) -> None:
     await api.post(DEPLOYMENTS, deployment())
     for kind, way in (("merge", {}), ("strategic", {}), ("apply", {"fieldManager": "me"})):
         body = {**deployment(), "spec": {"replikas": 2}} if kind == "apply" else {"spec": {"replikas": 2}}

@@ -91,7 +91,7 @@ async def test_an_exact_list_of_a_compacted_revision_is_gone(api: ApiServer) -> 
 
 
 @pytest.mark.parametrize("token", ["nonsense", "e30", "eyJ2IjoieCJ9", "%00"])
-async def test_a_token_that_is_not_ours_is_refused(api: ApiServer, token: str) -> None:
+async def test_a_foreign_continue_token_is_refused(api: ApiServer, token: str) -> None:
     answer = await api.get(MAPS, **{"continue": token})
     assert (answer.code, answer.json["reason"]) == (400, "BadRequest")
     assert answer.json["message"].startswith("continue key is not valid")

@@ -151,7 +151,7 @@ async def test_a_node_reports_its_own_pods_only_even_in_a_batch(api: ApiServer) 
     assert "labels" not in (await api.get(f"{PODS}/m0")).json["metadata"]
 
 
-async def test_those_who_are_no_nodes_need_the_right_to_batches_and_to_statuses(api: ApiServer) -> None:
+async def test_other_users_need_rights_to_batches_and_statuses(api: ApiServer) -> None:
     somebody = api.acting_as("somebody")
     assert (await somebody.post(BATCHES, {"statuses": []})).code == 403
     rules = [{"apiGroups": ["rota.dev"], "resources": ["*"], "verbs": ["*"]}]
@@ -317,7 +317,7 @@ def test_what_is_filled_in_is_what_would_have_been_worked_out(old: list[list[str
         b'{"p" : 1}',
     ],
 )
-def test_what_cannot_be_told_apart_is_no_case(value: bytes) -> None:
+def test_indistinguishable_statuses_share_no_template(value: bytes) -> None:
     assert StatusTemplateCache().case(value, b"{}", name="p", uid=_UID, node=None, by="x", now=0.0) is None
     assert StatusTemplateCache().case(b"{}", value, name="p", uid=_UID, node=None, by="x", now=0.0) is None
 

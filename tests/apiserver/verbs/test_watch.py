@@ -110,9 +110,7 @@ async def test_initial_events_can_be_declined(api: ApiServer) -> None:
         ({"resourceVersionMatch": "NotOlderThan"}, "is forbidden for watch unless sendInitialEvents is provided"),
     ],
 )
-async def test_wishes_that_do_not_go_together_are_refused(
-    api: ApiServer, query: dict[str, str], complaint: str
-) -> None:
+async def test_conflicting_watch_options_are_refused(api: ApiServer, query: dict[str, str], complaint: str) -> None:
     answer = await api.get(MAPS, watch="true", **query)
     assert answer.code == 422
     assert complaint in answer.json["message"]

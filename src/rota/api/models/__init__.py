@@ -5,7 +5,7 @@ this folder first and the distribution's folder after it. So the generated modul
 `_schema` and their quantities from our `resource`, `lightkube` itself (an HTTP client with its dependencies) is
 not needed, and where it is installed nothing of it is imported or changed.
 
-A module is loaded when it is first imported. Which kinds there are is told by `rota.api.scheme`.
+A module is loaded when it is first imported. The kinds are listed in `rota.api.scheme`.
 """
 
 import importlib

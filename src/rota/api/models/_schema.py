@@ -1,4 +1,4 @@
-"""What the generated model modules import as their base: `DictMixin`, `dataclass`, `field`.
+"""The base of the generated model modules: `DictMixin`, `dataclass`, `field`.
 
 All fields are optional when decoding, as in Go, where an absent field has its zero value; whether a field must be
 there is a question of validation (`rota.api.schemas` knows which are marked as required). Two things that the

@@ -370,6 +370,7 @@ class PipelineRunStatus(DictMixin):
     * **observedRetry** ``Optional[int]`` - The retry that was begun.
     * **phase** ``Optional[str]`` - Pending, Running, Suspended, Succeeded, Failed or Cancelled.
     * **reason** ``Optional[str]`` - The same in one word.
+    * **signingSecret** ``Optional[str]`` - The Secret with the key by which its steps sign their outputs.
     * **spec** ``Optional[PipelineSpec]`` - The pipeline as it was when the run began.
     * **startedAt** ``Optional[meta_v1.Time]`` - When it began.
     * **workspaceNode** ``Optional[str]`` - The node that the shared folder is on.
@@ -381,6 +382,7 @@ class PipelineRunStatus(DictMixin):
     observedRetry: "Optional[int]" = None
     phase: "Optional[str]" = None
     reason: "Optional[str]" = None
+    signingSecret: "Optional[str]" = None
     spec: "Optional[PipelineSpec]" = None
     startedAt: "Optional[meta_v1.Time]" = None
     workspaceNode: "Optional[str]" = None
@@ -503,7 +505,7 @@ class RebalancePolicySpec(DictMixin):
       it anew.
     * **localStorage** ``Optional[bool]`` - Move pods though what is in their local volumes is lost.
     * **mostAtOnce** ``Optional[int]`` - How many pods a plan moves; 50 if not set.
-    * **mostPerHour** ``Optional[int]`` - How many pods move within an hour, whoever leads; 200 if not set.
+    * **mostPerHour** ``Optional[int]`` - How many pods move within an hour, also if the leader changes; 200 if not set.
     * **mostPerNamespace** ``Optional[int]`` - How many pods of a namespace a plan moves; 20 if not set.
     * **mostPerNode** ``Optional[int]`` - How many pods of a node a plan moves; 5 if not set.
     * **mostRestarts** ``Optional[int]`` - So often a pod crashes before it is moved for that; 20 if not set.

@@ -6,9 +6,9 @@
 - `apply`: server-side apply, `apply(live, config, ...)`, and `update(live, new, ...)` for every other write
 - `schemas`, `structural`, `versions`: the facts about built-in and custom kinds that the last two need:
   `schemas.for_kind(api_version, kind)`, `structural.from_openapi(schema)`, `versions.Versions(schemas={...})`
-- `errors`: what can go wrong, one class for each wire answer
+- `errors`: one class for each response of the API
 
 Below them: `field_ownership` (the rules of server-side apply), `managed` (managedFields), `fieldsets` and `field_paths`
-(who owns what), `typed` and `validation` (values seen through a schema), `json_values`. Nothing here does I/O, reads a
-clock or changes its arguments; results share nothing with them.
+(owners of fields), `typed` and `validation` (values seen through a schema), `json_values`. Nothing here does I/O,
+reads a clock or changes its arguments; results share nothing with them.
 """

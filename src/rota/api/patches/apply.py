@@ -6,7 +6,7 @@ included, and change neither argument. An apply that alters nothing returns the 
 comparing with the live object tells whether there is something to write.
 
 `reset` names what the request cannot change (`.status` on the main resource, `.spec` on the status subresource):
-nobody comes to own fields there.
+no manager gets to own fields there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rota.api.patches.versions import Versions
 
 #: The annotation in which client-side apply keeps the last configuration.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-#: The name under which fields are owned that were there before anybody's fields were recorded.
+#: The manager of fields that were there before ownership was recorded.
 BEFORE_FIRST_APPLY = "before-first-apply"
 #: All annotations of an object together may be this long; last-applied gives way.
 MAX_ANNOTATIONS_BYTES = 256 * 1024
@@ -145,7 +145,7 @@ def update(
     try:
         managed = _sent_or_recorded(live, new, versions=versions, subresource=subresource)
         if not managed and live is not None and _metadata(live).get("uid"):
-            # Nobody's fields were recorded when it was created; recording starts with the first apply.
+            # It was created without recorded owners; recording starts with the first apply.
             return result
         before = _empty(new) if live is None else _without_managed_fields(live)
         before = versions.at(before, new["apiVersion"]) or before

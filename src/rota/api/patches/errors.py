@@ -1,4 +1,4 @@
-"""What can go wrong with a patch, one class per wire answer.
+"""Errors of patches, one class per response of the API.
 
 PatchError
 ├── MalformedPatch        400 BadRequest: the patch itself makes no sense

@@ -1,9 +1,9 @@
-"""Who owns what after a change: the rules of server-side apply, without the wire around them.
+"""Owners of fields after a change: the rules of server-side apply, without the wire format.
 
-Pure functions over an object, its next state and `ManagedFields`. Three rules make it all: an applier owns what its
-configuration sets; whoever changes a value takes it from its owners (an applier must force that); and what an applier
-stops setting disappears unless somebody else owns it. `rota.api.patches.apply` wraps these into the two operations
-that the API server calls.
+Pure functions over an object, its next state and `ManagedFields`. There are three rules: an applier owns what its
+configuration sets; a manager that changes a value takes it from its owners (an applier must force that); and what an
+applier stops setting disappears unless another manager owns it. `rota.api.patches.apply` wraps these into the two
+operations that the API server calls.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def applied(
     force: bool,
     reset: FieldSet,
 ) -> tuple[JsonObject, ManagedFields]:
-    """The object with the configuration in it, and who then owns what; OwnershipConflict unless forced."""
+    """The object with the configuration in it, and the owners of its fields; OwnershipConflict unless forced."""
     version = config["apiVersion"]
     schema = versions.schema(version)
     merged = typed.merge(live, config, schema)
@@ -78,7 +78,7 @@ def changed(
     force: bool,
     reset: FieldSet,
 ) -> tuple[ManagedFields, typed.Comparison]:
-    """Take what changed from everybody but `me`; returns the owners and what changed, in the new object's version."""
+    """Take what changed from all managers but `me`; returns the owners and the changes, in the new object's version."""
     version = new["apiVersion"]
     comparisons = {version: _compare(old, new, schema=versions.schema(version), reset=reset)}
     kept: ManagedFields = {}
@@ -117,7 +117,7 @@ def _compare(old: JsonObject, new: JsonObject, *, schema: TypeSchema, reset: Fie
 def _prune(
     merged: JsonObject, *, managed: ManagedFields, me: Manager, last: Ownership | None, versions: Versions
 ) -> JsonObject:
-    """Drop what the applier set last time and does not set now, except what somebody owns or nobody ever applied."""
+    """Drop what the applier set last time and not now, except what others own or no manager ever applied."""
     version, mine = managed[me].api_version, managed[me].fields
     if last is None or (last.api_version == version and last.fields <= mine):
         return merged  # it lets go of nothing

@@ -1,4 +1,4 @@
-"""Sets of fields: who owns what.
+"""Sets of fields that a manager owns.
 
 A field set is a frozenset of paths, so union, intersection and difference are Python's own. A path in the set owns
 exactly that field, not what lies below it: owning `.spec` is the right to remove it, owning `.spec.replicas` is the
@@ -88,7 +88,7 @@ def without_subtrees(fields: FieldSet, roots: FieldSet) -> FieldSet:
 def with_named_parents(fields: FieldSet, schema: TypeSchema) -> FieldSet:
     """The set plus every declared field that has a member below it.
 
-    Appliers own leaves; a struct such as `.spec.strategy` is nobody's. Removing items needs to know that the struct
+    Appliers own leaves; a struct such as `.spec.strategy` has no owner. Removing items needs to know that the struct
     goes when all its leaves go.
     """
     parents = set()

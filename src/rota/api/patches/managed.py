@@ -1,4 +1,4 @@
-"""managedFields: the record of who owns which fields, between the wire and `ManagedFields`.
+"""managedFields: the record of the owners of fields, between the wire and `ManagedFields`.
 
 An entry is known by its manager: name, operation, subresource, and for updates the API version; an applier keeps one
 entry whatever version it last applied in. Entries without fields are dropped, entries from many updaters are folded
@@ -30,7 +30,7 @@ ANCIENT = "ancient-changes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manager:
-    """Who manages fields, and in which way."""
+    """A manager of fields, and its operation."""
 
     name: str
     operation: Operation

@@ -1,4 +1,4 @@
-"""What the patch algorithms must know about a kind: its fields, which lists and maps merge, and by which keys.
+"""Schemas for patches: the fields of a kind, which lists and maps merge, and by which keys.
 
 `for_kind` knows every built-in kind, from a table distilled out of Kubernetes' own schemas
 (`scripts/generate-merge-schema`); `rota.api.patches.structural` builds the same from a custom resource's schema.

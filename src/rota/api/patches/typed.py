@@ -82,7 +82,7 @@ def _elements(schema: ListSchema, items: list[Json]) -> Iterator[tuple[PathEleme
 
 
 def fields_of(value: Json, schema: TypeSchema) -> FieldSet:
-    """The fields that whoever applies `value` owns: its leaves, its list elements, and its undeclared map entries."""
+    """The fields that the applier of `value` owns: its leaves, its list elements, and its undeclared map entries."""
     fields: set[Path] = set()
     _extract(value, schema, (), fields)
     fields.discard(())
@@ -131,7 +131,7 @@ def _extract_list(value: list[Json], schema: ListSchema, path: Path, fields: set
 def completed(value: Json, schema: TypeSchema) -> Json:
     """The value with the empty structs that Kubernetes' types always carry.
 
-    Kubernetes compares such structs as present on both sides, so nobody comes to own `.spec` or `.status` itself by
+    Kubernetes compares such structs as present on both sides, so no manager gets to own `.spec` or `.status` itself by
     creating an object. Comparing plain JSON would say otherwise.
     """
     if isinstance(value, list):

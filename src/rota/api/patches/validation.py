@@ -1,4 +1,4 @@
-"""Whether a configuration fits the schema of its kind, with the messages that Kubernetes gives.
+"""Validation of a configuration by the schema of its kind, with Kubernetes' messages.
 
 Server-side apply refuses what it could not own: undeclared fields, scalars of the wrong type, list elements without
 keys, and duplicates. Limits on values (ranges, patterns, required fields) are the API server's business.

@@ -1,1 +1,1 @@
-"""Pipelines as data: their expressions, their graph, and what is wrong with them. Pure."""
+"""Pipelines as data: their expressions, their graph, and their validation. Pure."""

@@ -1,6 +1,6 @@
 """Steps as text and as a picture. Pure: a graph and states in, lines or SVG out.
 
-A column for each layer: who stands further right waits for somebody further left.
+A column for each layer: steps wait for steps further left.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -45,7 +45,7 @@ def text(known: Graph, states: Mapping[str, str], *, last: Collection[str] = ())
 
 
 def svg(known: Graph, states: Mapping[str, str], *, last: Collection[str] = ()) -> str:
-    """A picture: boxes in the colours of their states, arrows from those who are waited for; `last` ones are dashed."""
+    """A picture: boxes in the colours of their states, arrows from dependencies; `last` ones are dashed."""
     layers = graphs.layers(known)
     places = {name: (column, row) for column, names in enumerate(layers) for row, name in enumerate(names)}
     width = 2 * _MARGIN + len(layers) * (_WIDTH + _GAP_X) - _GAP_X

@@ -1,7 +1,7 @@
-"""The order of steps: who waits for whom, cycles, and layers for drawing.
+"""The order of steps: dependencies, cycles, and layers for drawing.
 
-Steps are names; a graph maps each to those it waits for. References to another step's outputs or status are waiting,
-too, whether `dependsOn` says so or not, and so is the wish to run near another: where that is, only its end tells.
+Steps are names; a graph maps each to its dependencies. A reference to another step's outputs or status is a dependency,
+with or without `dependsOn`, and so is `near`: the node of the other step is known when it has ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ Graph: TypeAlias = Mapping[str, frozenset[str]]
 
 
 def graph(steps: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
-    """Who waits for whom, of steps as a Pipeline has them; ExpressionError where an expression cannot be read."""
+    """The dependencies of the steps of a Pipeline; ExpressionError if an expression is invalid."""
     return {step["name"]: frozenset({*(step.get("dependsOn") or ()), *referred(step), *_near(step)}) for step in steps}
 
 

@@ -1,4 +1,4 @@
-"""The names and labels of what belongs to a run. They follow from its place, so that it is made once, whoever makes it.
+"""Names and labels of the objects of a run. They follow from their place in it, so each is created once.
 
 The step run of a step is `<run>-<step>`, with its item `<run>-<step>-<index>`; a try of it has one more number. Two
 places never have one name: a step whose name could be taken for a part of the run's, or for an index, has a hash behind
@@ -15,11 +15,15 @@ STEP_LABEL: Final = "rota.dev/step"
 #: the same labels and need not be told apart where they are placed. What has no items does not have it.
 ITEM: Final = "rota.dev/item"
 PIPELINE_LABEL: Final = "rota.dev/pipeline"
+#: The type of Secrets with which steps sign their outputs.
+SIGNING_TYPE: Final = "rota.dev/signing-key"
+#: Annotations of pods that begin like this prove where a value is from; the work is the same with another proof.
+PROOF: Final = "rota.dev/proof-"
 #: On a pod that has its run's shared folder: the run's name, whole. Workers ask by it whether the run is still there.
 WORKSPACE_ANNOTATION: Final = "rota.dev/workspace-of"
-#: A shared folder begins like this on the node that it is on. It stands in the machine's own folder for what lasts, and
-#: not in one of ours, which somebody could make before us. Only the worker may enter it; what is shared is one below,
-#: which pods have mounted, whoever they run as.
+#: The path of a shared folder on its node begins like this. Its parent is the machine's folder for temporary files that
+#: outlast a restart: another user could create a parent of our own before the worker does. Only the worker may enter
+#: it; pods of every user have the folder below it mounted.
 _WORKSPACES: Final = "/var/tmp/rota-workspace-"  # noqa: S108 - see above; the run's uid follows
 _SHARED: Final = "shared"
 _WORKSPACE: Final = re.compile(rf"{_WORKSPACES}([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})/{_SHARED}")
@@ -48,6 +52,14 @@ def label(name: str) -> str:
 
 def _cut(name: str, whole: str, most: int) -> str:
     return f"{name[: most - 11].rstrip('-.')}-{hashlib.sha256(whole.encode()).hexdigest()[:10]}"
+
+
+def signing_secret(owner: str, uid: str) -> str:
+    """The name of the Secret with which steps sign their outputs; its owner is a pipeline, or a run that has none.
+
+    It includes a part of the uid: a pipeline that replaces one of the same name has another Secret.
+    """
+    return f"{short(owner)}-signing-{uid[:8]}"
 
 
 def workspace(uid: str) -> str:

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline, with the path of each fault: refused at admission, so that no run fails by it later.
+"""Validation of pipelines at admission: each error with its path, so that no run fails by it later.
 
 Checked are names, the graph, parameters, every reference and condition. What a reference will hold is known only in a
 run; that it can be there at all (a declared parameter, a declared output of a step that comes before) is known here.
@@ -14,8 +14,10 @@ from rota.api.pipelines import expressions, graphs
 from rota.api.pipelines.expressions import ExpressionError, Reference
 
 #: Values of the steps of a run, and of the run itself.
-_OF_STEP: Final = frozenset({"outputs", "status", "items"})
-_OF_RUN: Final = frozenset({"name", "namespace", "uid", "status"})
+#: An output as {"value", "proof"}: with its signature, which is another output.
+SIGNED: Final = "signed"
+_OF_STEP: Final = {"outputs": 1, SIGNED: 1, "status": 0}
+_OF_RUN: Final = frozenset({"name", "namespace", "uid", "status", "signingSecret"})
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _RUNS: Final = ("template", "job")
 POLICIES: Final = ("FailFast", "Continue")
@@ -164,10 +166,11 @@ def _unknown(
                 return f"the pipeline has no step {name}"
             if name == step["name"]:
                 return "a step cannot wait for itself"
-            if part not in _OF_STEP or len(rest) != (part == "outputs"):
-                return "of a step there are outputs.NAME, status and items"
+            if len(rest) != _OF_STEP.get(part, -1):
+                return "of a step there are outputs.NAME, signed.NAME and status"
             outputs = {one["name"] for one in known[name].get("outputs") or ()}
-            return "" if part != "outputs" or rest[0] in outputs else f"step {name} has no output {rest[0]}"
+            missing = [one for one in (*rest, *(["signature"] if part == SIGNED else [])) if one not in outputs]
+            return f"step {name} has no output {missing[0]}" if missing else ""
     return "there are parameters.NAME, steps.NAME.outputs.NAME, steps.NAME.status, item, run.name and workspace"
 
 

@@ -1,53 +1,86 @@
-"""Admission plugins that change objects and those that look at cached kinds, in the order in which they run.
-
-The validating plugins that need other parts of the server are added in `apiserver.server.assembly`.
-"""
+"""All admission plugins of a server, in the order in which they run."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Final
 
 from rota.api.identifiers import GroupResource
+from rota.apiserver.admission.batch import BatchRules
+from rota.apiserver.admission.creation_by_update import CreationByUpdate
+from rota.apiserver.admission.escalation import Escalation
 from rota.apiserver.admission.limit_ranger import RANGES, LimitRanger
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES, NamespaceLifecycle
 from rota.apiserver.admission.node_capacity import NodeCapacity
+from rota.apiserver.admission.node_restriction import NodeRestriction
 from rota.apiserver.admission.node_taints import NotReadyTaint
 from rota.apiserver.admission.pod_defaults import DefaultTolerations
 from rota.apiserver.admission.priority import CLASSES, Priority
+from rota.apiserver.admission.process_security import ProcessSecurity
 from rota.apiserver.admission.resource_quota import QUOTAS, ResourceQuota
 from rota.apiserver.admission.runtime_classes import RUNTIMES, RuntimeClasses
 from rota.apiserver.admission.service_accounts import ACCOUNTS, ServiceAccounts
 from rota.apiserver.admission.service_addresses import ServiceAddresses
+from rota.apiserver.admission.signers import SignerRights
+from rota.apiserver.admission.unenforced import Mode, Unenforced
+from rota.apiserver.authentication.removals import RemovalRecords
+from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.cache.watch_cache import WatchCache
 from rota.apiserver.interfaces import Admission, Registry
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard
+from rota.apiserver.registry.leader_fencing import LeaderRecords
+from rota.kit.clock import Clock
 
 #: Kinds that plugins read on every request, and that are therefore cached.
 FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS, ACCOUNTS)
 
 
-def mutating(
-    registry: Registry,
-    copies: Mapping[GroupResource, WatchCache],
-    overcommit_guard: OvercommitGuard | None,
-    network: IPv4Network,
-    *,
-    taint_nodes: bool,
-) -> tuple[Admission, ...]:
-    """The plugins that run before validation.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionContext:
+    """What the plugins of one server use."""
 
-    Without an overcommit guard, nodes are not protected against overcommitment. With `taint_nodes`, new nodes are
-    tainted as not ready.
-    """
+    copies: Mapping[GroupResource, WatchCache]
+    authorization: Authorization
+    clock: Clock
+    #: Services get addresses of this network.
+    network: IPv4Network
+    #: Without it, nodes are not protected against overcommitment.
+    overcommit_guard: OvercommitGuard | None
+    #: Whether new nodes are tainted as not ready.
+    taint_nodes: bool
+    unenforced: Mode
+    #: Plugins of another package.
+    further: tuple[Admission, ...] = ()
+
+
+def mutating(context: AdmissionContext, registry: Registry, restriction: NodeRestriction) -> tuple[Admission, ...]:
+    """The plugins that run before validation."""
+    copies, guard = context.copies, context.overcommit_guard
     return (
-        *((NotReadyTaint(),) if taint_nodes else ()),
+        restriction,
+        *((NotReadyTaint(),) if context.taint_nodes else ()),
         NamespaceLifecycle(registry, copies[NAMESPACES]),
+        BatchRules(registry, context.authorization),
         LimitRanger(registry, copies[RANGES]),
         ServiceAccounts(registry, copies[ACCOUNTS]),
         Priority(registry, copies[CLASSES]),
         DefaultTolerations(),
         RuntimeClasses(registry, copies[RUNTIMES]),
-        ServiceAddresses(registry, network),
-        *((NodeCapacity(registry, overcommit_guard),) if overcommit_guard is not None else ()),
+        ServiceAddresses(registry, context.network),
+        *((NodeCapacity(registry, guard),) if guard is not None else ()),
         ResourceQuota(registry, copies[QUOTAS]),
+        Escalation(context.authorization),
+        LeaderRecords(),
+        RemovalRecords(context.clock),
+        *context.further,
+    )
+
+
+def validating(context: AdmissionContext) -> tuple[Admission, ...]:
+    """The plugins that run after validation."""
+    return (
+        CreationByUpdate(context.authorization),
+        SignerRights(context.authorization),
+        Unenforced(context.unenforced),
+        ProcessSecurity(),
     )

@@ -1,7 +1,9 @@
 """A PUT or an apply that creates an object needs the permission to create it, besides the one for the request."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from rota.api.identifiers import GroupResource
 from rota.apiserver.authorization import request_attributes
 from rota.apiserver.interfaces import Attributes, Authorizer, Object, Question
 
@@ -11,6 +13,8 @@ _UPDATES = frozenset({"update", "patch"})
 @dataclass(frozen=True, slots=True)
 class CreationByUpdate:
     """Checks updates of objects that do not exist."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
 
     authorizer: Authorizer
 

@@ -5,9 +5,10 @@ Rules and messages are upstream's (`pkg/registry/rbac`, 1.36).
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from rota.api import errors, gotext, users
+from rota.api.identifiers import GroupResource
 from rota.apiserver.authorization import rbac, rules
 from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.authorization.rbac import RoleRef
@@ -23,6 +24,8 @@ _AGGREGATION: Final = "must have cluster-admin privileges to use the aggregation
 
 class Escalation:
     """Checks every role and binding that is written."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
 
     def __init__(self, authorization: Authorization) -> None:
         self._authorization: Final = authorization

@@ -1,10 +1,10 @@
 """The state that admission of new pods depends on: whether a pod equal to an admitted one must be admitted again.
 
-Every plugin in `chain` and in `server.assembly` that reads more than the object is accounted for here. A plugin that
-reads something new must be added here too; otherwise pods are admitted by outdated state.
+Each plugin declares what it reads (`Admission.pod_reads`). A plugin that reads state which no fingerprint covers is
+refused when the server starts, so that no pod is admitted by outdated state.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rota.api.identifiers import GroupResource
@@ -16,11 +16,15 @@ from rota.apiserver.admission.runtime_classes import RUNTIMES
 from rota.apiserver.admission.service_accounts import ACCOUNTS, DEFAULT
 from rota.apiserver.authorization.nodes import identity
 from rota.apiserver.cache.watch_cache import WatchCache
-from rota.apiserver.interfaces import AdmissionFingerprint, Attributes, Object
+from rota.apiserver.interfaces import REQUESTER, Admission, AdmissionFingerprint, Attributes, Object
 from rota.apiserver.strategies import namespaces
 from rota.store.store_interface import Precondition
 
 _PODS: Final = GroupResource("", "pods")
+_NODES: Final = GroupResource("", "nodes")
+#: Namespaces are preconditions; a change of the other kinds changes the fingerprint, or there is none (limits, quotas).
+#: Users matter only if they are nodes, which get no fingerprint; no template is kept of a pod with a node.
+_COVERED: Final = frozenset({NAMESPACES, RANGES, QUOTAS, CLASSES, RUNTIMES, ACCOUNTS, REQUESTER, _NODES})
 #: How many namespaces are remembered.
 _MOST: Final = 4096
 
@@ -28,7 +32,12 @@ _MOST: Final = 4096
 class AdmissionFingerprints:
     """Reads the caches that the plugins use."""
 
-    def __init__(self, copies: Mapping[GroupResource, WatchCache]) -> None:
+    def __init__(self, copies: Mapping[GroupResource, WatchCache], plugins: Iterable[Admission]) -> None:
+        """ValueError if a plugin reads state that no fingerprint covers."""
+        for plugin in plugins:
+            if missing := plugin.pod_reads - _COVERED:
+                reads = ", ".join(sorted(map(str, missing)))
+                raise ValueError(f"{type(plugin).__name__} reads {reads}, which no admission fingerprint covers")
         self._namespaces: Final = copies[NAMESPACES]
         self._ranges: Final = copies[RANGES]
         self._quotas: Final = copies[QUOTAS]

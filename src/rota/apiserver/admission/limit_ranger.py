@@ -4,7 +4,7 @@ Mirrors `plugin/pkg/admission/limitranger` of Kubernetes 1.33: pods are checked 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from rota.api import errors, fields, quantities, quotas
 from rota.api.identifiers import GroupResource
@@ -21,6 +21,8 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 class LimitRanger:
     """Applies the LimitRanges of a namespace."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({RANGES})
 
     def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry

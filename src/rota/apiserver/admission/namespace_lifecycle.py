@@ -4,7 +4,7 @@ The namespace's revision is a precondition of the write, so no object is created
 begun. That also makes the cache safe to use: an outdated namespace makes the write start over with a read of the store.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
@@ -19,6 +19,8 @@ IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public", "kube-node
 
 class NamespaceLifecycle:
     """Checks the namespace of every object that is created."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({NAMESPACES})
 
     def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry

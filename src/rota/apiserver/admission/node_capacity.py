@@ -4,9 +4,10 @@ A pod that does not fit on its node is refused with 409. A mirror pod is not: it
 and is counted. As upstream, the node need not exist; pods bound to it count once it does.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 from rota.api import resources
+from rota.api.identifiers import GroupResource
 from rota.apiserver.interfaces import Attributes, Object, Registry, TransactionExtras
 from rota.apiserver.node_allocations import pod_shares
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard
@@ -18,6 +19,8 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 
 class NodeCapacity:
     """Admits new pods with a node. Runs last: by then the pod's requests are final."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({NODES})
 
     def __init__(self, registry: Registry, overcommit_guard: OvercommitGuard) -> None:
         self._registry: Final = registry

@@ -6,7 +6,7 @@ messages are upstream's (`plugin/pkg/admission/noderestriction`, 1.36); tokens f
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from rota.api import errors, gotext, meta
 from rota.api.identifiers import GroupResource
@@ -14,6 +14,7 @@ from rota.apiserver.admission import node_tokens
 from rota.apiserver.authorization.nodes import identity, references
 from rota.apiserver.authorization.nodes.authorizer import LEASES
 from rota.apiserver.interfaces import (
+    REQUESTER,
     Attributes,
     Authorizer,
     Object,
@@ -44,6 +45,8 @@ _Rule: TypeAlias = Callable[[str, Attributes, Object | None, Object | None], Awa
 
 class NodeRestriction:
     """Checks what nodes write; `handler` wraps handlers of subresources with the same check."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({REQUESTER})
 
     def __init__(self, registry: Registry, authorizer: Authorizer) -> None:
         self._registry: Final = registry

@@ -5,7 +5,7 @@ controller removes the taint when the node's condition Ready is True; a server w
 Unlike upstream, a node that is created with Ready True is not tainted.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 from rota.api import meta
 from rota.api.identifiers import GroupResource
@@ -17,6 +17,8 @@ NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule
 
 class NotReadyTaint:
     """Taints new nodes."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
         """Add the taint, unless it is present or not needed."""

@@ -1,6 +1,6 @@
 """Pod defaults that depend on the cluster: tolerations of lost nodes for five minutes."""
 
-from typing import Final
+from typing import ClassVar, Final
 
 from rota.api.identifiers import GroupResource
 from rota.apiserver.interfaces import Attributes, Object
@@ -12,6 +12,8 @@ _PATIENCE_S: Final = 300
 
 class DefaultTolerations:
     """Pods tolerate a lost node for a while, unless they say otherwise."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
         """Add missing tolerations."""

@@ -1,6 +1,6 @@
 """Resolves a pod's priority from its class, or from the cluster's default class; there is at most one default."""
 
-from typing import Final
+from typing import ClassVar, Final
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
@@ -13,6 +13,8 @@ CLASSES: Final = GroupResource("scheduling.k8s.io", "priorityclasses")
 
 class Priority:
     """Resolves `priorityClassName`."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({CLASSES})
 
     def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry

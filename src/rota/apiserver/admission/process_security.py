@@ -6,7 +6,7 @@ workloads whose templates ask. Workers allow or refuse `runAsUser`.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from rota.api.identifiers import GroupResource
 from rota.apiserver.interfaces import Attributes, Object
@@ -39,6 +39,8 @@ REMEDY: Final = "a process of the machine does not have it; runtimeClassName: co
 
 class ProcessSecurity:
     """An `Admission` that warns of security contexts that processes do not get."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
         """Admit everything."""

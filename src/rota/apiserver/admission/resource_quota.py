@@ -10,7 +10,7 @@ a cache; the quotas themselves are read from the store, since every charge chang
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from rota.api import errors, quotas
 from rota.api.identifiers import GroupResource
@@ -45,6 +45,8 @@ class _Count:
 
 class ResourceQuota:
     """Charges new objects, and what updates add. Runs last: refused objects are not charged."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({QUOTAS})
 
     def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry

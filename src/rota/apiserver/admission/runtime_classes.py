@@ -1,7 +1,7 @@
 """Applies a pod's runtime class: the overhead beyond its containers, and the nodes that it may run on."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from rota.api import errors, quantities
 from rota.api.identifiers import GroupResource
@@ -15,6 +15,8 @@ _NO_EXECUTE: Final = "NoExecute"
 
 class RuntimeClasses:
     """Resolves `runtimeClassName`."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({RUNTIMES})
 
     def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry

@@ -4,7 +4,7 @@
 its namespace need not wait for that controller. Tokens are mounted by workers, not by this rule.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
@@ -19,6 +19,8 @@ DEFAULT: Final = "default"
 
 class ServiceAccounts:
     """Resolves `serviceAccountName`."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({ACCOUNTS})
 
     def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry

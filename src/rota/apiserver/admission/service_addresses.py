@@ -11,7 +11,7 @@ Whether the address is routed is up to the network; here it is only a unique val
 import ipaddress
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -55,6 +55,8 @@ class _Claim(NamedTuple):
 
 class ServiceAddresses:
     """Sets `clusterIP` and `nodePort`. Runs before validation, which sees the final service."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
 
     def __init__(self, registry: Registry, network: ipaddress.IPv4Network = NETWORK) -> None:
         """`network` is the range of addresses."""

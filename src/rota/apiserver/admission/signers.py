@@ -4,7 +4,7 @@ A signer has a name like `kubernetes.io/kube-apiserver-client`; `kubernetes.io/*
 certificate request cannot obtain the group system:masters, even if it is approved.
 """
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
@@ -19,6 +19,8 @@ _MASTERS: Final = "system:masters"
 
 class SignerRights:
     """Checks the subresources `approval` and `status` of requests, and the requested subject."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer: Final = authorizer

@@ -12,7 +12,7 @@ served in the wrong shape. Security contexts that processes do not have are in `
 
 import enum
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
@@ -205,6 +205,8 @@ ROWS: Final = (
 
 class Unenforced:
     """Warns of unenforced objects. Runs after validation: invalid objects are refused for that."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
 
     def __init__(self, mode: Mode) -> None:
         self._mode: Final = mode

@@ -39,6 +39,18 @@ class CertificateHolders:
                 raise Rejected(f"the worker of {name!r} was removed after its certificate was issued")
         return user
 
+    def recall(self, der: bytes) -> User | None:
+        """The user of a certificate that is known to be valid now without a look at the store."""
+        known = self._known.get(der)
+        if known is None or not known[0].holds_at(self._clock.now()):
+            return None
+        name = known[0].subject.common_name
+        if self._removals is not None and name.startswith(NODE_PREFIX):
+            removed_at = self._removals.recall(name.removeprefix(NODE_PREFIX))
+            if removed_at is None or known[0].issued_at <= removed_at:
+                return None
+        return known[1]
+
     def _learn(self, der: bytes) -> tuple[Facts, User | None]:
         try:
             facts = certificates.facts(certificates.read_der(der))

@@ -18,7 +18,7 @@ from rota.apiserver.authentication import jwts
 from rota.apiserver.authentication.jwts import Claims
 from rota.apiserver.authentication.tokens import Rejected, Verified
 from rota.apiserver.interfaces import User
-from rota.kit import errors, logs
+from rota.kit import bodies, errors, logs
 from rota.kit.clock import Clock
 
 log = logs.get(__name__)
@@ -178,7 +178,7 @@ async def _get(session: aiohttp.ClientSession, address: str) -> dict[str, Any]:
         raise ValueError(f"{address} is no https address")
     async with session.get(address, allow_redirects=False) as response:
         response.raise_for_status()
-        body = await response.content.read(_MOST_BYTES)
+        body = await bodies.read(response.content, _MOST_BYTES)
     found = json.loads(body)
     if not isinstance(found, dict):
         raise TypeError(f"{address} is no object")

@@ -5,7 +5,7 @@ transaction that deletes the node, at a key of its own; a certificate of that no
 certificate of a later join is valid again.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -32,6 +32,8 @@ class Removal(msgspec.Struct, frozen=True, gc=False):
 class RemovalRecords:
     """An `Admission` of Nodes: records when they are deleted."""
 
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
+
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
 
@@ -52,12 +54,17 @@ class Removals:
         #: The result and the time of the lookup, by node.
         self._known: Final[dict[str, tuple[float, float]]] = {}
 
+    def recall(self, node: str) -> float | None:
+        """As `last`, if it was read a moment ago."""
+        known = self._known.get(node)
+        return known[0] if known is not None and self._clock.monotonic() - known[1] < _FRESH_S else None
+
     async def last(self, node: str) -> float:
         """When a node of this name was last deleted; 0 if never."""
+        known = self.recall(node)
+        if known is not None:
+            return known
         now = self._clock.monotonic()
-        known = self._known.get(node)
-        if known is not None and now - known[1] < _FRESH_S:
-            return known[0]
         entry = await self._store.get(_PREFIX + node)
         found = 0.0 if entry is None else msgspec.json.decode(entry.value, type=Removal).at
         while len(self._known) >= _MOST_REMEMBERED:

@@ -4,12 +4,14 @@ As upstream, invalid credentials are refused: a request with an unknown token is
 precedence over a token; without a common name it is ignored.
 """
 
+import hashlib
 from dataclasses import replace
 from typing import Final
 
 from rota.api import errors, users
 from rota.apiserver.authentication.certificates import CertificateHolders
 from rota.apiserver.authentication.tokens import Outdated, Rejected, Tokens
+from rota.apiserver.flow_control.authentication_gate import flow_of_address
 from rota.apiserver.interfaces import Credentials, User
 from rota.kit import logs
 from rota.kit.clock import Clock
@@ -34,6 +36,26 @@ class RequestAuthenticator:
         self._told_at: float | None = None
         #: Refusals since the last one that was logged.
         self._unlogged = 0
+
+    def recall(self, credentials: Credentials, /) -> User | None:
+        """See `Authenticator.recall`."""
+        if credentials.peer_certificate is not None:
+            holder = self._holders.recall(credentials.peer_certificate)
+            return None if holder is None else _authenticated(holder)
+        token = bearer_token(credentials)
+        if token is None:
+            return users.ANONYMOUS
+        known = self._tokens.recall(token, self._audiences)
+        return None if known is None else _authenticated(known.user)
+
+    def flow(self, credentials: Credentials, /) -> str:
+        """See `Authenticator.flow`. Only credentials that were valid are told apart: a client can invent others."""
+        if credentials.peer_certificate is not None:
+            return f"certificate {hashlib.sha256(credentials.peer_certificate).hexdigest()}"
+        token = bearer_token(credentials)
+        if token is not None and (digest := self._tokens.known_digest(token, self._audiences)):
+            return f"token {digest}"
+        return flow_of_address(credentials.address)
 
     async def authenticate(self, credentials: Credentials, /) -> User:
         """See `Authenticator.authenticate`."""

@@ -48,16 +48,30 @@ class Tokens:
 
     async def verify(self, token: str, audiences: tuple[str, ...], /) -> Verified:
         """The user of a token; Rejected, with the reason of each origin, if no origin accepts it."""
-        key = hashlib.sha256(token.encode()).digest(), audiences
-        known = self._good.get(key)
-        if known is not None and self._clock.monotonic() < known[0]:
-            return known[1]
-        found = await self._ask(token, audiences)
+        key = _key(token, audiences)
+        known = self.recall(token, audiences)
+        if known is not None:
+            return known
+        try:
+            found = await self._ask(token, audiences)
+        except Rejected:
+            self._good.pop(key, None)
+            raise
         self._good.pop(key, None)
         while len(self._good) >= _MOST_REMEMBERED:
             del self._good[next(iter(self._good))]
         self._good[key] = self._clock.monotonic() + REMEMBERED_S, found
         return found
+
+    def recall(self, token: str, audiences: tuple[str, ...]) -> Verified | None:
+        """The user of a token that was valid a moment ago."""
+        known = self._good.get(_key(token, audiences))
+        return known[1] if known is not None and self._clock.monotonic() < known[0] else None
+
+    def known_digest(self, token: str, audiences: tuple[str, ...]) -> str:
+        """The digest of a token that was valid when it was last verified; empty for others."""
+        key = _key(token, audiences)
+        return key[0].hex() if key in self._good else ""
 
     async def _ask(self, token: str, audiences: tuple[str, ...]) -> Verified:
         reasons: list[str] = []
@@ -70,3 +84,7 @@ class Tokens:
             if found is not None:
                 return found
         raise Rejected("; ".join(reasons) or "no origin knows the token")
+
+
+def _key(token: str, audiences: tuple[str, ...]) -> tuple[bytes, tuple[str, ...]]:
+    return hashlib.sha256(token.encode()).digest(), audiences

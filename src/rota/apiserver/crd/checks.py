@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from rota.api import fields, gotext
+from rota.api import fields, gotext, re2_matcher
 from rota.api.fields import FieldError
-from rota.apiserver.crd import formats, re2_matcher
+from rota.apiserver.crd import formats
 from rota.apiserver.crd.structure import JsonSchema
 
 #: Errors by their text.

@@ -5,7 +5,7 @@ from the acceptance of its names until it is gone, also while it is being delete
 deleted then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from rota.api.identifiers import GroupResource, GroupVersionResource
@@ -19,8 +19,10 @@ from rota.apiserver.crd.registration import CustomVersion
 class CustomKindCatalog:
     """Definitions, and the kinds that they add to a scheme."""
 
-    def __init__(self, scheme: Scheme) -> None:
+    def __init__(self, scheme: Scheme, connecting: Collection[tuple[GroupResource, str]] = ()) -> None:
+        """`connecting` are subresources that definitions cannot declare: requests for them go to another server."""
         self._scheme: Final = scheme
+        self._connecting: Final = connecting
         self._definitions: dict[str, Definition] = {}
         self._versions: dict[GroupVersionResource, CustomVersion] = {}
 
@@ -37,7 +39,9 @@ class CustomKindCatalog:
         if not is_established(definition):
             self._drop(resource)
         elif known is None or not is_established(known) or known["spec"] != definition["spec"]:
-            self._serve(resource, registration.versions(definition))
+            parts = [part for of, part in self._connecting if of == resource]
+            found = registration.versions(definition)
+            self._serve(resource, [registration.connecting(one, parts) for one in found] if parts else found)
 
     def forget(self, name: str) -> None:
         """Remove a definition and its kind."""

@@ -6,7 +6,7 @@ version applies its own schema.
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rota.api import fields, fieldselectors
@@ -20,6 +20,7 @@ from rota.apiserver.crd.scales import ScalePaths
 from rota.apiserver.crd.structure import JsonSchema, Structure
 
 _READ_WRITE: Final = ("get", "patch", "update")
+_CONNECT: Final = ("create", "delete", "get", "patch", "update")
 _SCALE: Final = Subresource(
     name="scale",
     kind=GroupVersionKind("autoscaling", "v1", "Scale"),
@@ -58,6 +59,13 @@ def resource_of(definition: Definition) -> GroupResource:
 def versions(definition: Definition) -> list[CustomVersion]:
     """The served versions of a definition that has been validated."""
     return [_version(definition["spec"], one) for one in definition["spec"]["versions"] if one.get("served")]
+
+
+def connecting(version: CustomVersion, parts: Sequence[str]) -> CustomVersion:
+    """The version with subresources that connect to another server."""
+    kind = version.resource.gvk._replace(kind=f"{version.resource.kind}ProxyOptions")
+    added = {name: Subresource(name=name, kind=kind, verbs=_CONNECT) for name in parts}
+    return replace(version, resource=replace(version.resource, subresources={**version.resource.subresources, **added}))
 
 
 def without_definition(resource: ResourceType) -> CustomVersion:

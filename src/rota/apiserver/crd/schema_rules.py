@@ -9,9 +9,8 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rota.api import fields
+from rota.api import fields, re2_matcher
 from rota.api.fields import FieldError, Path
-from rota.apiserver.crd import re2_matcher
 from rota.apiserver.crd.structure import JsonSchema
 
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]

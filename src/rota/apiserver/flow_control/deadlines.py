@@ -1,15 +1,33 @@
-"""A time limit for every request that is not a stream, enforced by one periodic scan.
+"""A time limit for every request that is not a stream, enforced by one periodic scan, and the `timeout` parameter.
 
 A timer for each request would cost more than some requests do. An overdue request is cancelled as `asyncio.timeout`
 would do it, and its runner answers with a timeout; a write that was under way may still have happened.
 """
 
 import asyncio
+import re
 from typing import Final
 
-from rota.apiserver.flow_control import durations
+from rota.api import errors, gotext
 from rota.apiserver.http.requests import Request
 from rota.kit.clock import Clock
+
+_UNITS_S: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_WHOLE: Final = re.compile(rf"[-+]?(?:0|(?:{_PART.pattern})+)")
+
+
+def requested_s(timeout: str, most_s: float) -> float:
+    """The time limit of a request with this `timeout`; BadRequest if it is not a duration.
+
+    It is at most `most_s`, which zero and no value also mean.
+    """
+    if len(timeout) > 64 or not _WHOLE.fullmatch(timeout):
+        why = f"time: invalid duration {gotext.quote(timeout)}"
+        raise errors.bad_request(f"invalid timeout specified in the request URL - {why}")
+    seconds = sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(timeout))
+    return min(seconds, most_s) if seconds > 0 and not timeout.startswith("-") else most_s
+
 
 _LOOK_EVERY_S: Final = 0.5
 
@@ -44,10 +62,12 @@ class Deadlines:
         self._running: Final[set[Deadline]] = set()
         self._begun: Final = asyncio.Event()
 
-    def begin(self, request: Request) -> Deadline:
-        """Start a request's time; `end` must follow. BadRequest if the requested timeout is invalid."""
+    def begin(self, request: Request, *, most_s: float | None = None) -> Deadline:
+        """Start a request's time, `most_s` at most; `end` must follow. BadRequest if the timeout is invalid."""
         timeout = request.query.get("timeout")
-        limit = durations.limit(timeout, self._request_s) if timeout else self._request_s
+        limit = requested_s(timeout, self._request_s) if timeout else self._request_s
+        if most_s is not None:
+            limit = min(limit, most_s)
         task = asyncio.current_task()
         assert task is not None, "requests are answered in tasks"
         deadline = Deadline(task, self._clock.monotonic() + limit)

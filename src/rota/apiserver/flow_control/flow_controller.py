@@ -1,6 +1,6 @@
 """Flow control of the server: a request gets a seat, waits for one, or is refused with 429.
 
-A thin layer around `seats` and `user_rates`: it uses the event loop and the clock, they have the rules. A request that
+A thin layer around `seats` and `Rates`: it uses the event loop and the clock, they have the rules. A request that
 does not wait is not suspended.
 """
 
@@ -12,12 +12,34 @@ from rota.apiserver.flow_control import priority_levels
 from rota.apiserver.flow_control.priority_levels import PriorityLevel
 from rota.apiserver.flow_control.seats import SeatRequest, Seats, State
 from rota.apiserver.flow_control.settings import Limits
-from rota.apiserver.flow_control.user_rates import Rates
 from rota.apiserver.http import responses
 from rota.apiserver.interfaces import User
 from rota.apiserver.routing import Route
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
+from rota.kit.rate_limit import TokenBucket
+
+
+class Rates:
+    """A token bucket for each recent user."""
+
+    #: Above this number, full buckets, which mean nothing any more, are dropped.
+    _MOST: Final = 4096
+
+    def __init__(self, *, rate: float, burst: int) -> None:
+        self._rate: Final = rate
+        self._burst: Final = burst
+        self._buckets: dict[str, TokenBucket] = {}
+
+    def take(self, user: str, now: float) -> bool:
+        """Whether the user may send one more request."""
+        bucket = self._buckets.get(user)
+        if bucket is None:
+            if len(self._buckets) >= self._MOST:
+                self._buckets = {name: one for name, one in self._buckets.items() if not one.is_full(now)}
+            bucket = self._buckets[user] = TokenBucket(rate=self._rate, burst=self._burst, now=now)
+        return bucket.take(now)
+
 
 _RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 #: Levels without a rate limit.

@@ -23,8 +23,19 @@ class Limits:
     #: Requests per second of one user, and the burst; None for no limit.
     rate_per_user: float | None = None
     burst_per_user: int = 200
+    #: Requests that are authenticated at once, in total and of one client; and the time limit of that.
+    authentications: int = 256
+    authentications_per_flow: int = 32
+    authentication_s: float = 10.0
+    #: Authentications of one client that may fail, per second and in a burst, before it is refused unheard.
+    failures_per_second: float = 20.0
+    failures_burst: int = 200
 
     def __post_init__(self) -> None:
-        counts = (self.seats, self.queue, self.queue_per_user, self.streams, self.streams_per_user, self.burst_per_user)
-        if min(counts) < 1 or min(self.wait_s, self.request_s) <= 0 or (self.rate_per_user or 1) <= 0:
+        counts = (
+            *(self.seats, self.queue, self.queue_per_user, self.streams, self.streams_per_user, self.burst_per_user),
+            *(self.authentications, self.authentications_per_flow, self.failures_burst),
+        )
+        amounts = (self.wait_s, self.request_s, self.authentication_s, self.failures_per_second)
+        if min(counts) < 1 or min(amounts) <= 0 or (self.rate_per_user or 1) <= 0:
             raise ValueError("every limit is above zero")

@@ -48,7 +48,7 @@ class Streamed:
     chunks: AsyncIterable[bytes]
     content_type: str = JSON
     headers: Headers = ()
-    code: ClassVar[int] = 200
+    code: int = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ async def _send_stream(answer: Streamed, request: Request, transmit: Send, clock
     headers = [(b"content-type", answer.content_type.encode()), *answer.headers]
     pump = _Pump(answer.chunks, transmit)
     try:
-        await transmit({"type": "http.response.start", "status": 200, "headers": headers})
+        await transmit({"type": "http.response.start", "status": answer.code, "headers": headers})
         running = asyncio.create_task(pump.run())
         ends = [
             asyncio.create_task(request.disconnected()),

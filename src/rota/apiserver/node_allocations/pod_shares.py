@@ -1,18 +1,20 @@
 """The resources that a pod takes of a node, the sum over all pods, and whether one more fits. Pure.
 
 A pod counts from its binding until it has finished (Succeeded, Failed) or is gone; a terminating pod still runs, and
-counts. Requests and ports are those of `rota.api.resources`, as for the scheduler.
+counts. Requests and ports are those of `rota.api.resources`, GPU devices those of `rota.api.gpu_devices`, as for the
+scheduler.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, Self
 
 import msgspec
 
-from rota.api import resources
+from rota.api import gpu_devices, resources
+from rota.api.gpu_devices import Devices
 
 FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
@@ -23,6 +25,8 @@ class PodAllocation:
 
     requests: Mapping[str, int]
     ports: tuple[resources.HostPort, ...] = ()
+    #: The GPU devices that it has; none before its binding, and on nodes that do not share GPUs.
+    devices: Devices = ()
 
 
 @dataclass(slots=True)
@@ -32,6 +36,10 @@ class NodeAllocation:
     pods: int = 0
     amounts: dict[str, int] = field(default_factory=dict)
     ports: Counter[resources.HostPort] = field(default_factory=Counter)
+    #: Thousandths that are taken of each GPU device, by number.
+    devices: Counter[int] = field(default_factory=Counter)
+    #: Whole GPUs of pods that do not name their devices.
+    unassigned: int = 0
 
     def add(self, share: PodAllocation, number: int = 1) -> None:
         """Add one pod, or several equal ones."""
@@ -43,7 +51,7 @@ class NodeAllocation:
 
     def copy(self) -> Self:
         """A copy to add to."""
-        return type(self)(self.pods, dict(self.amounts), self.ports.copy())
+        return type(self)(self.pods, dict(self.amounts), self.ports.copy(), self.devices.copy(), self.unassigned)
 
     def _count(self, share: PodAllocation, number: int) -> None:
         self.pods += number
@@ -57,6 +65,13 @@ class NodeAllocation:
             self.ports[port] += number
             if not self.ports[port]:
                 del self.ports[port]
+        wanted = gpu_devices.demand(share.requests)
+        if wanted.gpus and not share.devices:
+            self.unassigned += number * wanted.gpus
+        for device in share.devices:
+            self.devices[device] += number * wanted.milli
+            if not self.devices[device]:
+                del self.devices[device]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +106,46 @@ def collisions(share: PodAllocation, allocatable: Mapping[str, int], usage: Node
     for port in resources.conflicting_ports(share.ports, usage.ports):
         name = f"{port.address}/{port.protocol}/{port.port}"
         found.append(Collision("PortConflict", name, f"host port {name} is taken"))
-    return found
+    wanted = gpu_devices.demand(share.requests)
+    if found or not wanted.gpus or not gpu_devices.shareable(allocatable):
+        return found
+    why = _device_shortage(share, free_devices(allocatable, usage), wanted, usage.unassigned)
+    return [Collision("InsufficientResource", wanted.resource, why)] if why else []
+
+
+def free_devices(allocatable: Mapping[str, int], usage: NodeAllocation) -> list[int]:
+    """Thousandths that are free of each GPU device of a node, by number."""
+    return [gpu_devices.MILLI - usage.devices[each] for each in range(gpu_devices.number(allocatable))]
+
+
+def _device_shortage(share: PodAllocation, free: list[int], wanted: gpu_devices.Demand, unassigned: int) -> str:
+    if why := gpu_devices.contradictory(share.requests) or gpu_devices.shortage(free, wanted, share.devices):
+        return why
+    # Pods that name no devices have whole ones; the worker chose them.
+    untouched = sum(left == gpu_devices.MILLI for number, left in enumerate(free) if number not in share.devices)
+    if untouched < unassigned:
+        return f"{unassigned} whole devices are taken by pods that name none, and {untouched} would be left for them"
+    return ""
+
+
+def with_devices(share: PodAllocation, allocatable: Mapping[str, int], usage: NodeAllocation) -> PodAllocation:
+    """The allocation on this node: with the devices that fit best if GPUs are shared there and it names none."""
+    wanted = gpu_devices.demand(share.requests)
+    if not wanted.gpus or not gpu_devices.shareable(allocatable):
+        return replace(share, devices=()) if share.devices else share
+    if share.devices:
+        return share
+    return replace(share, devices=gpu_devices.best_fit(free_devices(allocatable, usage), wanted) or ())
 
 
 def of_pod(pod: Mapping[str, Any]) -> PodAllocation:
     """The allocation of a pod, independent of its node."""
-    return PodAllocation(resources.pod_requests(pod, use_status=True), resources.host_ports(pod))
+    annotations = (pod.get("metadata") or {}).get("annotations")
+    return PodAllocation(
+        resources.pod_requests(pod, use_status=True),
+        resources.host_ports(pod),
+        gpu_devices.of_annotations(annotations),
+    )
 
 
 # The fields of a stored pod that determine its allocation. Amounts and ports are decoded, and checked, by the caller.
@@ -134,7 +183,16 @@ class _Status(msgspec.Struct, gc=False, omit_defaults=True):
     resources: dict[str, Any] | None = None
 
 
+class _Annotations(msgspec.Struct, gc=False, omit_defaults=True):
+    devices: str | None = msgspec.field(default=None, name=gpu_devices.ANNOTATION)
+
+
+class _Metadata(msgspec.Struct, gc=False, omit_defaults=True):
+    annotations: _Annotations | None = None
+
+
 class _Pod(msgspec.Struct, gc=False, omit_defaults=True):
+    metadata: _Metadata | None = None
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status | None = None
 
@@ -154,9 +212,9 @@ def of_stored(value: bytes) -> tuple[str, PodAllocation] | None:
 
 
 def wanted(value: bytes) -> PodAllocation:
-    """The allocation that a stored pod takes on any node."""
+    """The allocation that a stored pod takes on any node, without GPU devices."""
     pod = _glance(value)
-    pod.spec.nodeName = None
+    pod.metadata, pod.spec.nodeName = None, None
     return _of_excerpt(_encode(pod))
 
 

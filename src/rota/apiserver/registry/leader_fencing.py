@@ -9,7 +9,7 @@ order, through whatever servers they go.
 Renewals do not touch the key: usually a fenced write costs one more precondition, and no read.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -42,6 +42,8 @@ _encoder: Final = msgspec.json.Encoder()
 
 class LeaderRecords:
     """An `Admission` of Leases: records their holders."""
+
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
         """Add the record to the transaction that changes the holder."""

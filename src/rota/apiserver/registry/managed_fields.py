@@ -206,8 +206,10 @@ class _Entries:
         return found
 
 
-#: The placeholder of an owner's uid; no uid looks like this.
+#: The placeholder of an owner's uid; no uid looks like this. It is replaced only where it is the key of a list element:
+#: a label may have a uid as its name, and keeps it.
 _ANYBODY: Final = b"\0owner\0"
+_KEY: Final = rb'"k:{\"uid\":\"'
 
 
 def _belongs_to(obj: Object) -> bytes:
@@ -218,7 +220,7 @@ def _belongs_to(obj: Object) -> bytes:
 
 
 def _anyones(encoded: bytes, owner: bytes) -> bytes:
-    return encoded.replace(owner, _ANYBODY) if owner else encoded
+    return encoded.replace(_KEY + owner, _KEY + _ANYBODY) if owner else encoded
 
 
 def _unrecorded(metadata: Object) -> Object:

@@ -1,7 +1,8 @@
 """resourceVersions and continue tokens: which revision of the store they mean.
 
 A resourceVersion is the store's revision as a decimal number. A continue token has the revision of the first page and
-the last key; one with revision -1 continues inconsistently, at the newest revision.
+the last key; one with revision -1 continues inconsistently, at the newest revision. `reach` waits for a
+revision that this server does not know yet.
 """
 
 import base64
@@ -11,6 +12,8 @@ from typing import Final
 import msgspec
 
 from rota.api import errors, gotext
+from rota.kit.clock import Clock
+from rota.store.store_interface import Store
 
 #: How long a client with a later revision waits for this server to catch up.
 PATIENCE_S: Final = 3.0
@@ -75,3 +78,18 @@ def _unparsable(text: str, why: str) -> errors.BadRequest:
         f"invalid resource version: resourceVersion: Invalid value: {quoted}: "
         f"strconv.ParseUint: parsing {quoted}: {why}"
     )
+
+
+_LOOK_EVERY_S: Final = 0.1
+
+
+async def reach(store: Store, revision: int, clock: Clock) -> None:
+    """Return once the store has reached a revision; Timeout (cause ResourceVersionTooLarge) if that takes too long."""
+    deadline = clock.monotonic() + PATIENCE_S
+    while True:
+        newest = (await store.revision_range()).revision
+        if newest >= revision:
+            return
+        if clock.monotonic() >= deadline:
+            raise errors.resource_version_too_large(revision, newest)
+        await clock.sleep(_LOOK_EVERY_S)

@@ -16,6 +16,7 @@ from rota.apiserver.audit.auditor import Auditor
 from rota.apiserver.authorization import impersonation, request_attributes
 from rota.apiserver.encryption.envelope import KeyMissing, Unopenable
 from rota.apiserver.flow_control import priority_levels
+from rota.apiserver.flow_control.authentication_gate import AuthenticationGate
 from rota.apiserver.flow_control.deadlines import Deadlines
 from rota.apiserver.flow_control.flow_controller import FlowController, Overloaded
 from rota.apiserver.flow_control.seats import State
@@ -50,6 +51,7 @@ class App:
         authorizer: Authorizer,
         pages: Sequence[Page],
         request_metrics: RequestMetrics,
+        authentication_gate: AuthenticationGate,
         flow_controller: FlowController,
         deadlines: Deadlines,
         auditor: Auditor | None = None,
@@ -59,6 +61,7 @@ class App:
         self._authorizer: Final = authorizer
         self._pages: Final = tuple(pages)
         self._request_metrics: Final = request_metrics
+        self._gate: Final = authentication_gate
         self._flow_controller: Final = flow_controller
         self._deadlines: Final = deadlines
         self._auditor: Final = auditor
@@ -129,16 +132,18 @@ class App:
         except errors.ApiError as error:
             nowhere = error
         # a stream has no time limit, but authentication, which may read the store, has one
-        user = await self._within_deadline(request, self._user(request, seen))
+        user = await self._within_deadline(request, self._user(request, seen), most_s=self._gate.limit_s)
         if self._auditor is not None:
             seen.record, seen.audited = self._auditor.open(request, route, user, asker=seen.asker), True
         if route is not None and priority_levels.is_long_running(route):
             return await self._seated(request, route, nowhere, seen)
         return await self._within_deadline(request, self._seated(request, route, nowhere, seen))
 
-    async def _within_deadline(self, request: Request, work: Coroutine[Any, Any, _T]) -> _T:
+    async def _within_deadline(
+        self, request: Request, work: Coroutine[Any, Any, _T], *, most_s: float | None = None
+    ) -> _T:
         try:
-            deadline = self._deadlines.begin(request)
+            deadline = self._deadlines.begin(request, most_s=most_s)
         except errors.ApiError:
             work.close()
             raise
@@ -189,6 +194,8 @@ class App:
             self._flow_controller.leave(seat_request)
 
     async def _resource(self, request: Request, route: routing.Route, user: User) -> responses.Answer:
+        if route.subresource in subresource.PROXIED:
+            return await subresource.relay(request, route, user, self.registry)
         at_once = await get.express(request, route, self.registry)
         if at_once is not None:
             return at_once
@@ -208,12 +215,28 @@ class App:
 
     async def _user(self, request: Request, seen: RequestInfo) -> User:
         acting_as: User | None = request.scope.get(scopes.ACTING_AS)
-        asker = acting_as or await self._authenticator.authenticate(request.credentials())
+        asker = acting_as or await self._authenticated(request)
         seen.asker = seen.user = asker
         seen.user = user = await impersonation.acting_user(
             asker, request.headers, request.scope["headers"], self._authorizer
         )
         return user
+
+    async def _authenticated(self, request: Request) -> User:
+        """The user by the request's credentials; while they are verified, the request has a seat of its own kind."""
+        credentials = request.credentials()
+        known = self._authenticator.recall(credentials)
+        if known is not None:
+            return known
+        flow = self._authenticator.flow(credentials)
+        self._gate.enter(flow)
+        try:
+            return await self._authenticator.authenticate(credentials)
+        except errors.Unauthorized:
+            self._gate.failed(flow)
+            raise
+        finally:
+            self._gate.leave(flow)
 
     async def _authorize(self, question: Question, seen: RequestInfo) -> None:
         verdict = await self._authorizer.authorize(question)

@@ -9,23 +9,21 @@ Several servers may run on one store at once: all their state follows the store.
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 
 from rota.api import scheme
 from rota.api.identifiers import GroupResource
 from rota.apiserver.admission import chain
-from rota.apiserver.admission.creation_by_update import CreationByUpdate
-from rota.apiserver.admission.escalation import Escalation
+from rota.apiserver.admission.chain import AdmissionContext
 from rota.apiserver.admission.fingerprint import AdmissionFingerprints
 from rota.apiserver.admission.node_restriction import NodeRestriction
-from rota.apiserver.admission.process_security import ProcessSecurity
 from rota.apiserver.admission.service_addresses import NETWORK
-from rota.apiserver.admission.signers import SignerRights
-from rota.apiserver.admission.unenforced import Mode, Unenforced
+from rota.apiserver.admission.unenforced import Mode
 from rota.apiserver.audit.auditor import Auditor
 from rota.apiserver.authentication import authentication_config
 from rota.apiserver.authentication.always_admin import AlwaysAdmin
-from rota.apiserver.authentication.removals import RemovalRecords, Removals
+from rota.apiserver.authentication.removals import Removals
 from rota.apiserver.authentication.token_subjects import TokenSubjects
 from rota.apiserver.authorization import reviews
 from rota.apiserver.authorization.chain import Authorization
@@ -35,13 +33,13 @@ from rota.apiserver.crd.kind_catalog import CustomKindCatalog
 from rota.apiserver.crd_controller import CrdController
 from rota.apiserver.encryption.keyfile import KeyFile
 from rota.apiserver.encryption.store import EncryptedStore
+from rota.apiserver.flow_control.authentication_gate import AuthenticationGate
 from rota.apiserver.flow_control.deadlines import Deadlines
 from rota.apiserver.flow_control.flow_controller import FlowController
 from rota.apiserver.flow_control.settings import Limits
-from rota.apiserver.interfaces import Authenticator, Kinds, Registry, SubresourceHandler
+from rota.apiserver.interfaces import Admission, Authenticator, Kinds, Registry, SubresourceHandler
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard
 from rota.apiserver.node_allocations.pod_index import PodIndex
-from rota.apiserver.registry.leader_fencing import LeaderRecords
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.server import initial_objects
 from rota.apiserver.server.app import App
@@ -62,88 +60,110 @@ from rota.kit.metrics import Metrics
 from rota.store.store_interface import Store
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The options of a server and the parts around it; the defaults are a server for trusted clients only."""
+
+    #: Without it, bindings are not checked against the free resources of nodes, as in stock Kubernetes.
+    conflict_check: bool = True
+    #: Configures authentication; without it, and without an `authenticator`, every request is the administrator's.
+    signing_in: authentication_config.Settings | None = None
+    authenticator: Authenticator | None = None
+    #: The keys of encryption at rest; without them nothing is encrypted.
+    encryption: KeyFile | None = None
+    #: Flow control.
+    limits: Limits = field(default_factory=Limits)
+    #: How objects are handled that promise protection and are not enforced.
+    unenforced: Mode = Mode.WARN
+    #: Taint new nodes until the node lifecycle controller sees them ready: only for servers with that controller.
+    taint_nodes: bool = False
+    #: Services get addresses of this network.
+    service_network: IPv4Network = NETWORK
+    #: Writes the audit log.
+    auditor: Auditor | None = None
+    #: A scheduler that explains pods is set in it later.
+    explainer: LateBoundExplainer | None = None
+    #: These reach the workers; without `usage` there is no group `metrics.k8s.io`.
+    logs: LogSource | None = None
+    worker_streams: WorkerStreams | None = None
+    usage: UsageSource | None = None
+    #: Serve Volcano's kinds, and have the default queue.
+    batch_kinds: bool = False
+    #: Subresources of custom kinds that pass requests on to other servers.
+    connecting: Mapping[tuple[GroupResource, str], SubresourceHandler] = field(default_factory=dict)
+    #: Admission plugins of another package.
+    admission: tuple[Admission, ...] = ()
+    metrics: Metrics | None = None
+
+
 @contextlib.asynccontextmanager
 async def server(
-    store: Store,
-    *,
-    clock: Clock,
-    rng: random.Random,
-    authenticator: Authenticator | None = None,
-    signing_in: authentication_config.Settings | None = None,
-    metrics: Metrics | None = None,
-    conflict_check: bool = True,
-    logs: LogSource | None = None,
-    worker_streams: WorkerStreams | None = None,
-    usage: UsageSource | None = None,
-    encryption: KeyFile | None = None,
-    limits: Limits | None = None,
-    auditor: Auditor | None = None,
-    explainer: LateBoundExplainer | None = None,
-    unenforced: Mode = Mode.WARN,
-    taint_nodes: bool = False,
-    service_network: IPv4Network = NETWORK,
+    store: Store, settings: ServerSettings | None = None, *, clock: Clock, rng: random.Random
 ) -> AsyncIterator[App]:
-    """A server on `store`, which its owner closes.
-
-    Without `conflict_check`, bindings are not checked against the free resources of nodes, as in stock Kubernetes.
-    `logs`, `wires` and `usage` reach the workers; without the last there is no group `metrics.k8s.io`. `signing_in`
-    configures authentication; without it, and without an `authenticator`, every request is the administrator's.
-    `encryption` has the keys of encryption at rest; without it nothing is encrypted. `limits` configure flow control,
-    `auditor` writes the audit log. A scheduler that explains pods is set in `explainer` later. `unenforced` says how
-    objects that promise protection and are not enforced are handled. With `taint_nodes`, new nodes are tainted until
-    the node lifecycle controller sees them ready: only for servers with that controller. Services get addresses of
-    `service_network`.
-    """
+    """A server on `store`, which its owner closes."""
+    settings = settings or ServerSettings()
+    encryption, explainer = settings.encryption, settings.explainer
     if encryption is not None:
         store = EncryptedStore(store, encryption)
     known = scheme.builtin() if explainer is None else explain.with_explain(scheme.builtin())
     known.add(bindings.BATCHES)
     known.add(status_batches.BATCHES)
-    measured = {} if usage is None else usages.handlers(usage, clock)
+    measured = {} if settings.usage is None else usages.handlers(settings.usage, clock)
     if measured:
         known.add(usages.NODE_METRICS)
         known.add(usages.POD_METRICS)
-    catalog, index = CustomKindCatalog(known), PodIndex(store, clock)
-    overcommit_guard = OvercommitGuard(store, index) if conflict_check else None
+    catalog, index = CustomKindCatalog(known, tuple(settings.connecting)), PodIndex(store, clock)
+    overcommit_guard = OvercommitGuard(store, index) if settings.conflict_check else None
     copies = _copies(store, known, clock)
     entrance = authentication_config.AuthenticationConfig(
-        signing_in or authentication_config.Settings(),
+        settings.signing_in or authentication_config.Settings(),
         TokenSubjects(store, known),
         clock=clock,
         removals=Removals(store, clock),
     )
     authorization = Authorization(store, known, clock)
-    actions = {**entrance.handlers, **table.handlers(overcommit_guard, logs, explainer, worker_streams), **measured}
-    kinds = _kinds(
-        catalog,
-        copies,
-        overcommit_guard,
-        actions,
-        authorization,
-        unenforced,
-        RemovalRecords(clock),
-        taint_nodes=taint_nodes,
-        network=service_network,
+    actions = {
+        **entrance.handlers,
+        **table.handlers(overcommit_guard, settings.logs, explainer, settings.worker_streams),
+        **measured,
+        **settings.connecting,
+    }
+    context = AdmissionContext(
+        copies=copies,
+        authorization=authorization,
+        clock=clock,
+        network=settings.service_network,
+        overcommit_guard=overcommit_guard,
+        taint_nodes=settings.taint_nodes,
+        unenforced=settings.unenforced,
+        further=settings.admission,
     )
+    kinds = _kinds(catalog, actions, context)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, rng=rng)
-    metrics = metrics or Metrics("apiserver", process=True)
+    metrics = settings.metrics or Metrics("apiserver", process=True)
     request_metrics = RequestMetrics(metrics, clock)
-    limits = limits or Limits()
-    deadlines = Deadlines(clock, request_s=limits.request_s)
+    deadlines = Deadlines(clock, request_s=settings.limits.request_s)
     app = App(
         registry,
-        authenticator=authenticator or (entrance.authenticator if signing_in else AlwaysAdmin()),
+        authenticator=settings.authenticator or (entrance.authenticator if settings.signing_in else AlwaysAdmin()),
         authorizer=authorization,
         pages=(Health(store, clock).page, request_metrics.page, entrance.page, InfoPages(known, registry.kinds).page),
         request_metrics=request_metrics,
-        flow_controller=FlowController(limits, clock, metrics),
+        authentication_gate=AuthenticationGate(settings.limits, clock, metrics),
+        flow_controller=FlowController(settings.limits, clock, metrics),
         deadlines=deadlines,
-        auditor=auditor,
+        auditor=settings.auditor,
     )
     custom_kinds = CrdController(registry, catalog)
-    await initial_objects.ensure(registry, service_network)
+    await initial_objects.ensure(registry, settings.service_network)
     await installer.install(registry, rng)
+    if settings.batch_kinds:
+        await initial_objects.ensure_batch_kinds(registry)
     await custom_kinds.sync()
+    if settings.batch_kinds:
+        # The first reading accepts the names of new definitions; a kind is served once that is written.
+        await custom_kinds.sync()
+        await initial_objects.ensure_queues(registry)
     async with tasks.Supervisor("apiserver", clock=clock, rng=rng) as beside:
         beside.start("custom kinds", custom_kinds.run)
         beside.start("deadlines", deadlines.run)
@@ -171,41 +191,24 @@ def _copies(store: Store, known: scheme.Scheme, clock: Clock) -> dict[GroupResou
 
 def _kinds(
     catalog: CustomKindCatalog,
-    copies: Mapping[GroupResource, WatchCache],
-    overcommit_guard: OvercommitGuard | None,
     actions: Mapping[tuple[GroupResource, str], SubresourceHandler],
-    authorization: Authorization,
-    unenforced: Mode,
-    removals: RemovalRecords,
-    *,
-    taint_nodes: bool,
-    network: IPv4Network,
+    context: AdmissionContext,
 ) -> Callable[[Registry], Kinds]:
     def make(registry: Registry) -> Kinds:
-        restriction = NodeRestriction(registry, authorization)
+        restriction = NodeRestriction(registry, context.authorization)
+        mutating, validating = chain.mutating(context, registry, restriction), chain.validating(context)
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
-            mutating=(
-                restriction,
-                *chain.mutating(registry, copies, overcommit_guard, network, taint_nodes=taint_nodes),
-                Escalation(authorization),
-                LeaderRecords(),
-                removals,
-            ),
-            validating=(
-                CreationByUpdate(authorization),
-                SignerRights(authorization),
-                Unenforced(unenforced),
-                ProcessSecurity(),
-            ),
+            mutating=mutating,
+            validating=validating,
             handlers={
-                **reviews.handlers(authorization),
+                **reviews.handlers(context.authorization),
                 **{which: restriction.handler(action) for which, action in actions.items()},
             },
             projections=table.projections(lambda resource: catalog.version(resource).scale),
-            copies=copies,
-            admission_fingerprint=AdmissionFingerprints(copies).of,
+            copies=context.copies,
+            admission_fingerprint=AdmissionFingerprints(context.copies, (*mutating, *validating)).of,
         )
 
     return make

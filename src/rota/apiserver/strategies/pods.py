@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.api import fields, names, times
+from rota.api import fields, gpu_devices, names, times
 from rota.api.patches import json_values
 from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import checks, metadata, pod_containers, pod_defaults, pod_placement, pod_specs
@@ -73,7 +73,7 @@ class PodStrategy(GenericStrategy):
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
         """The change, and the whole pod if its spec could have changed."""
-        found = super().validate_update(new, old, at)
+        found = super().validate_update(new, old, at) + _validate_devices(new, old)
         if at.subresource == "status":
             return found + _validate_status(new.get("status") or {}, old.get("status") or {})
         if new["spec"] == old["spec"]:
@@ -137,6 +137,15 @@ def _agree_on_addresses(status: Object) -> None:
         status["podIPs"] = [{"ip": single}]
     elif several and not single and several[0].get("ip"):
         status["podIP"] = several[0]["ip"]
+
+
+def _validate_devices(new: Object, old: Object) -> list[fields.FieldError]:
+    """The devices of a pod that has a node are counted there, so they stay."""
+    before, after = ((one["metadata"].get("annotations") or {}).get(gpu_devices.ANNOTATION) for one in (old, new))
+    if before == after or not old["spec"].get("nodeName"):
+        return []
+    path = fields.Path("metadata").child("annotations").key(gpu_devices.ANNOTATION)
+    return [fields.invalid(path, after or "", metadata.FIELD_IMMUTABLE)]
 
 
 def _validate_status(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[fields.FieldError]:

@@ -8,10 +8,10 @@ Without an overcommit guard (`conflict_check` off) only the pod itself is checke
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from rota.api import errors, gotext, resources
+from rota.api import errors, gotext, gpu_devices, resources
 from rota.api.identifiers import GroupResource
 from rota.apiserver import stored_form
 from rota.apiserver.interfaces import Attributes, Object, Registry
@@ -155,6 +155,7 @@ class Binder:
         for bind_request, entry in zip(bind_requests, entries, strict=True):
             free = None if entry is None or not bind_request.is_plain else bind_template.assignable(entry.value)
             pod: Object | None = None
+            devices: gpu_devices.Devices = ()
             if free is not None and bind_request.uid in {"", free.uid}:
                 verdict, share = None, free.share
             else:
@@ -164,7 +165,13 @@ class Binder:
             if verdict is None and view is not None:
                 assert entry is not None, "a pod that is not there is refused"
                 share = share or pod_shares.wanted(entry.value)
-                verdict = _refuse_node(bind_request, nodes[bind_request.node], share, view, plan)
+                node = nodes[bind_request.node]
+                if node is not None and gpu_devices.demand(share.requests).gpus:
+                    verdict, share = _choose_devices(bind_request, node, share, view)
+                verdict = verdict or _refuse_node(bind_request, node, share, view, plan)
+                if verdict is None and share.devices:
+                    devices = share.devices
+                    free, pod = None, pod or stored_form.entry_object(entry, resource)
                 if verdict is None:
                     view.usage[bind_request.node].add(share)
                     plan.bound.append((entry.key, bind_request.node, share))
@@ -176,7 +183,7 @@ class Binder:
                     value = free.assigned(bind_request.node, at.now)
                 else:
                     assert pod is not None, "a pod that is not there is refused"
-                    value = registry.encode(_bound(pod, bind_request, at.now))
+                    value = registry.encode(_bound(pod, bind_request, devices, at.now))
                 plan.writes.append(Put(entry.key, value))
                 plan.guards.append(Precondition(entry.key, revision=entry.revision))
         if view is not None and used:
@@ -266,6 +273,19 @@ def _refuse_pod(bind_request: BindRequest, pod: Object | None) -> Verdict:
     return None
 
 
+def _choose_devices(
+    bind_request: BindRequest, node: Node, share: pod_shares.PodAllocation, view: View
+) -> tuple[Verdict, pod_shares.PodAllocation]:
+    """The allocation with the GPU devices that the binding names, or that fit best if it names none."""
+    text = bind_request.annotations.get(gpu_devices.ANNOTATION, "")
+    devices = gpu_devices.parsed(text)
+    if devices is None:
+        why = f"annotation {gpu_devices.ANNOTATION} is {gotext.quote(text)}: give numbers of devices, such as 0 or 2,3"
+        return errors.bad_request(why), share
+    named = replace(share, devices=devices)
+    return None, pod_shares.with_devices(named, node.allocatable, view.usage[bind_request.node])
+
+
 def _refuse_node(
     bind_request: BindRequest, node: Node | None, share: pod_shares.PodAllocation, view: View, plan: _Plan
 ) -> Verdict:
@@ -308,9 +328,12 @@ def _conflict(what: GroupResource, name: str, why: str, causes: Sequence[errors.
     return errors.Conflict(plain.message, details=details)
 
 
-def _bound(pod: Object, bind_request: BindRequest, now: float) -> Object:
+def _bound(pod: Object, bind_request: BindRequest, devices: gpu_devices.Devices, now: float) -> Object:
     metadata, status = dict(pod["metadata"]), bind_template.scheduled(pod.get("status") or {}, now)
-    for name, added in (("labels", bind_request.labels), ("annotations", bind_request.annotations)):
+    annotations = dict(bind_request.annotations)
+    if devices:
+        annotations[gpu_devices.ANNOTATION] = gpu_devices.shown(devices)
+    for name, added in (("labels", bind_request.labels), ("annotations", annotations)):
         if added:
             metadata[name] = {**(metadata.get(name) or {}), **added}
     return {

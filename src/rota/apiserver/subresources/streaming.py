@@ -102,7 +102,11 @@ async def _handed_over(
     reader, writer = await worker_streams.connect(node, address)
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            headers = await _agree(reader, writer, path, key=key, protocols=spoken)
+            asked = (
+                b"GET %b HTTP/1.1\r\nHost: worker\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %b\r\nSec-WebSocket-Protocol: %b\r\n\r\n"
+            ) % (path.encode("ascii"), key, spoken)
+            headers = await agree(reader, writer, asked, "the worker")
     except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError, ValueError) as problem:
         writer.close()
         raise errors.InternalError(
@@ -111,11 +115,11 @@ async def _handed_over(
     except BaseException:
         writer.close()
         raise
-    return Tunnel(peer=_WorkerStream(reader, writer), headers=headers)
+    return Tunnel(peer=SocketStream(reader, writer), headers=headers)
 
 
-class _WorkerStream:
-    """A `Duplex` to a worker."""
+class SocketStream:
+    """A `Duplex` over a connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader: Final = reader
@@ -180,14 +184,11 @@ def _handshake(request: SubresourceRequest, protocols: Sequence[bytes]) -> tuple
     return key, b", ".join(spoken)
 
 
-async def _agree(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, *, key: bytes, protocols: bytes
+async def agree(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: bytes, whom: str
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """Open a WebSocket to a worker; returns its response headers. ApiError with its message if it refuses."""
-    writer.write(
-        b"GET %b HTTP/1.1\r\nHost: worker\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-        b"Sec-WebSocket-Key: %b\r\nSec-WebSocket-Protocol: %b\r\n\r\n" % (path.encode("ascii"), key, protocols)
-    )
+    """Open a WebSocket with a request; returns the headers of the response. ApiError with its message if refused."""
+    writer.write(asked)
     await writer.drain()
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[:-2]
     begun = _STATUS_LINE.match(first)
@@ -199,4 +200,4 @@ async def _agree(
         return tuple(one for one in headers if one[0] in _HANDED_ON)
     length = int(dict(headers).get(b"content-length", b"0"))
     said = (await reader.readexactly(min(length, _MOST_OF_A_REFUSAL))).decode("utf-8", "replace").strip()
-    raise errors.InternalError(f"the worker answered {code}: {said}")
+    raise errors.InternalError(f"{whom} answered {code}: {said}")

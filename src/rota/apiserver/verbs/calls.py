@@ -109,7 +109,8 @@ class Call:
         """Set the namespace and name of the request's path, or refuse different ones."""
         metadata = obj["metadata"]
         namespace = metadata.get("namespace", "")
-        if self.at.namespace and namespace not in {"", self.at.namespace}:
+        # a list or a map is possible here: an applied configuration gets the shape of its kind later
+        if self.at.namespace and namespace not in ("", self.at.namespace):
             raise errors.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )

@@ -9,7 +9,7 @@ from rota.apiserver import stored_form
 from rota.apiserver.http import negotiation, responses
 from rota.apiserver.http.requests import Request
 from rota.apiserver.interfaces import Damaged
-from rota.apiserver.registry import revision_wait, revisions
+from rota.apiserver.registry import revisions
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.routing import Route
 from rota.apiserver.verbs import response_bodies
@@ -43,7 +43,7 @@ async def get(call: Call) -> responses.Whole:
     """The current object; a resourceVersion says how old the response may be, and this is always the newest."""
     wanted = revisions.parse(call.request.query.get("resourceVersion", ""))
     if wanted:
-        await revision_wait.reach(call.registry.store, wanted, call.registry.clock)
+        await revisions.reach(call.registry.store, wanted, call.registry.clock)
     entry = await call.registry.store.get(stored_form.key(call.resource, call.at.namespace, call.at.name))
     if entry is None:
         raise errors.not_found(call.resource.group_resource, call.at.name)

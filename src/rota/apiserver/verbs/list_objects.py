@@ -6,7 +6,7 @@ from typing import Any, Final
 from rota.api import errors
 from rota.apiserver import stored_form
 from rota.apiserver.http import responses
-from rota.apiserver.registry import revision_wait, revisions
+from rota.apiserver.registry import revisions
 from rota.apiserver.registry.revisions import ContinueToken
 from rota.apiserver.verbs import list_options, response_bodies
 from rota.apiserver.verbs.calls import Call
@@ -25,7 +25,7 @@ async def list_objects(call: Call) -> responses.Whole:
     prefix = stored_form.prefix(call.resource, call.at.namespace or None)
     store = call.registry.store
     if options.revision:
-        await revision_wait.reach(store, options.revision, call.registry.clock)
+        await revisions.reach(store, options.revision, call.registry.clock)
     try:
         page = await _page(store, prefix, options, call)
     except store_errors.Expired:

@@ -12,7 +12,7 @@ from typing import Final
 from rota.api import errors
 from rota.apiserver import stored_form
 from rota.apiserver.http import responses
-from rota.apiserver.registry import revision_wait
+from rota.apiserver.registry import revisions
 from rota.apiserver.verbs import list_options
 from rota.apiserver.verbs.calls import Call
 from rota.apiserver.verbs.list_options import ListOptions
@@ -34,7 +34,7 @@ async def watch(call: Call) -> responses.Answer:
     store, clock = call.registry.store, call.registry.clock
     prefix = stored_form.prefix(call.resource, call.at.namespace or None)
     if options.revision:
-        await revision_wait.reach(store, options.revision, clock)
+        await revisions.reach(store, options.revision, clock)
     initial: list[Entry] | None = None
     after = options.revision
     if options.initial_events or (options.initial_events is None and options.resource_version in {"", "0"}):

@@ -21,6 +21,10 @@ rota:scheduler: User/rota:scheduler
     read  policy  poddisruptionbudgets
     read  scheduling.k8s.io  podgroups,priorityclasses,workloads
     patch,update  scheduling.k8s.io  podgroups/status
+    read  core  resourcequotas
+    read  scheduling.volcano.sh  podgroups,queues
+    patch  scheduling.volcano.sh  podgroups,podgroups/status,queues/status
+    read  topology.volcano.sh  hypernodes
     read  storage.k8s.io  csidrivers,csinodes,csistoragecapacities,storageclasses,volumeattachments
     read  resource.k8s.io  deviceclasses,devicetaintrules,resourceclaims,resourceslices
     create,delete,patch,update  resource.k8s.io  resourceclaims
@@ -34,11 +38,24 @@ rota:pipelines-view
     read  rota.dev  pipelineruns,pipelineruns/status,pipelines,pipelines/status,stepruns,stepruns/status
 rota:pipelines-edit
     create,delete,deletecollection,patch,update  rota.dev  pipelineruns,pipelines
+rota:batch-view
+    read  batch.volcano.sh  cronjobs,cronjobs/status,jobs,jobs/status
+    read  bus.volcano.sh  commands
+    read  flow.volcano.sh  jobflows,jobflows/status,jobtemplates,jobtemplates/status
+    read  scheduling.volcano.sh  podgroups,queues,queues/status
+    read  topology.volcano.sh  hypernodes,hypernodes/status
+rota:batch-edit
+    create,delete,deletecollection,patch,update  batch.volcano.sh  cronjobs,jobs
+    create,delete,deletecollection,patch,update  bus.volcano.sh  commands
+    create,delete,deletecollection,patch,update  flow.volcano.sh  jobflows,jobtemplates
+    create,delete,deletecollection,patch,update  scheduling.volcano.sh  podgroups
 rota:controllers: User/rota:controllers
     read  core  namespaces,nodes,pods
     read  apps  replicasets
     read  batch  jobs
+    read  batch.volcano.sh  jobs
     read  rota.dev  pipelineruns,stepruns
+    read  scheduling.volcano.sh  podgroups
 rota:controller:account-secrets: User/rota:controller:account-secrets
     read  core  serviceaccounts
     read,delete,update  core  secrets
@@ -51,6 +68,45 @@ rota:controller:autoscaling: User/rota:controller:autoscaling
     list  core  pods
     list  metrics.k8s.io  pods
     get,list  custom.metrics.k8s.io,external.metrics.k8s.io  *
+rota:controller:batch-cron-jobs: User/rota:controller:batch-cron-jobs
+    record-events
+    read  batch.volcano.sh  cronjobs
+    update  batch.volcano.sh  cronjobs/status
+    read,create,delete  batch.volcano.sh  jobs
+rota:controller:batch-domains: User/rota:controller:batch-domains
+    read,create,delete,update  topology.volcano.sh  hypernodes
+    update  topology.volcano.sh  hypernodes/status
+    read  core  configmaps,nodes
+rota:controller:batch-flows: User/rota:controller:batch-flows
+    record-events
+    read  flow.volcano.sh  jobflows,jobtemplates
+    update  flow.volcano.sh  jobflows/status,jobtemplates/status
+    read,create,delete  batch.volcano.sh  jobs
+    read  core  pods
+rota:controller:batch-groups: User/rota:controller:batch-groups
+    record-events
+    read,create,delete  scheduling.volcano.sh  podgroups
+    read,patch  core  pods
+    read  apps  replicasets,statefulsets
+    read  batch  jobs
+rota:controller:batch-jobs: User/rota:controller:batch-jobs
+    record-events
+    read,delete  batch.volcano.sh  jobs
+    update  batch.volcano.sh  jobs/status
+    read,create,delete,patch  scheduling.volcano.sh  podgroups
+    read,delete  bus.volcano.sh  commands
+    read  scheduling.k8s.io  priorityclasses
+    read,create,delete  core  pods
+    get,create,update  core  configmaps
+    get,create  core  persistentvolumeclaims,services
+    create  core  secrets
+    get,create  networking.k8s.io  networkpolicies
+rota:controller:batch-queues: User/rota:controller:batch-queues
+    record-events
+    read,patch  scheduling.volcano.sh  queues
+    patch  scheduling.volcano.sh  queues/status
+    read  scheduling.volcano.sh  podgroups
+    read,delete  bus.volcano.sh  commands
 rota:controller:certificates: User/rota:controller:certificates
     read,delete  certificates.k8s.io  certificatesigningrequests
     patch,update  certificates.k8s.io  certificatesigningrequests/approval,certificatesigningrequests/status
@@ -109,6 +165,7 @@ rota:controller:pipeline-runs: User/rota:controller:pipeline-runs
     read  rota.dev  pipelineruns,pipelines
     update  rota.dev  pipelineruns/status
     read,create,delete,patch  rota.dev  stepruns
+    create  core  secrets
 rota:controller:pipelines: User/rota:controller:pipelines
     record-events
     read  rota.dev  pipelines
@@ -182,6 +239,8 @@ rota:controller:ttl-after-finished: User/rota:controller:ttl-after-finished
 
 #: Roles that are aggregated to others.
 PART_OF: Final = {
+    "rota:batch-view": "view",
+    "rota:batch-edit": "edit",
     "rota:metrics-reader": "view",
     "rota:pipelines-view": "view",
     "rota:pipelines-edit": "edit",

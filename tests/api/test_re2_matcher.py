@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.apiserver.crd import re2_matcher
+from rota.api import re2_matcher
 
 
 @pytest.mark.parametrize(

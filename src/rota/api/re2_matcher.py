@@ -1,6 +1,6 @@
-"""Regular expressions of schemas, matched by RE2: Go's syntax, in time linear in the text.
+"""Regular expressions that users write, matched by RE2: Go's syntax, in time linear in the text.
 
-Users who may define kinds choose the expressions, and users who may write objects choose the texts. Together they could
+Users choose the expressions (schemas of kinds, selectors of HyperNodes) and the texts. Together they could
 keep a backtracking matcher busy for years; RE2 cannot be attacked so. Error messages are those of Go's parser, because
 clients know them.
 """
