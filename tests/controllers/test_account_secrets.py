@@ -94,7 +94,7 @@ async def test_a_secret_goes_with_its_account(cluster: VirtualCluster) -> None:
     await cluster.gone(SECRETS, "s", "default")
 
 
-async def test_a_secret_for_nobody_is_deleted(cluster: VirtualCluster) -> None:
+async def test_a_secret_without_an_account_is_deleted(cluster: VirtualCluster) -> None:
     await make_secret(cluster, "nobody")
     await cluster.gone(SECRETS, "s", "default")
 
@@ -105,7 +105,7 @@ async def test_a_secret_for_a_former_account_of_that_name_is_deleted(cluster: Vi
     await cluster.gone(SECRETS, "s", "default")
 
 
-async def test_what_somebody_else_wrote_as_a_token_is_replaced(cluster: VirtualCluster) -> None:
+async def test_a_foreign_token_is_replaced(cluster: VirtualCluster) -> None:
     await make_account(cluster)
     secret = {
         "apiVersion": "v1",

@@ -114,7 +114,7 @@ def test_pods_that_have_failed_or_wait_are_left_out() -> None:
         ),
     ],
 )
-def test_what_cannot_be_told_is_said(pods: Any, measured: Any, words: str) -> None:
+def test_metrics_that_cannot_be_read_are_reported(pods: Any, measured: Any, words: str) -> None:
     known = {name: Measured(amount=amount, at=NOW, window_s=1) for name, amount in measured.items()}
     found = proposed(utilization(50), known, pods, current=1)
     assert isinstance(found, Unknown)
@@ -155,7 +155,7 @@ def test_one_number_is_for_all_pods_that_are_ready_or_for_each(
     assert found.status[metric["type"].lower()]["current"] == shown
 
 
-def test_a_metric_of_pods_is_reckoned_as_a_value_for_each_whoever_is_ready() -> None:
+def test_a_pods_metric_is_a_value_per_pod_ready_or_not() -> None:
     metric = aimed("Pods", averageValue="10")
     assert replicas(metric, several(*"111", unready=[1]), [20_000, 20_000, 20_000]) == 6
     assert replicas(metric, several(*"111"), [20_000, 20_000, None]) == 4
@@ -397,7 +397,7 @@ async def test_figures_of_others_are_asked_for_as_upstream_does(cluster: Virtual
 
 
 @pytest.mark.slow
-async def test_where_nobody_serves_them_the_other_metrics_decide_but_never_for_fewer(cluster: VirtualCluster) -> None:
+async def test_unserved_metrics_leave_the_decision_to_others_but_never_scale_down(cluster: VirtualCluster) -> None:
     async with scaling(cluster, metrics=[aimed("Pods", averageValue="10"), utilization(50)]) as client:
         client.millis = 10
         await cluster.clock.advance(20)

@@ -283,7 +283,7 @@ async def test_a_requests_content_never_changes(cluster: VirtualCluster) -> None
         assert changed["spec"] == asked["spec"]
 
 
-async def test_nobody_approves_through_another_door(cluster: VirtualCluster) -> None:
+async def test_approval_is_possible_through_its_subresource_only(cluster: VirtualCluster) -> None:
     asked = await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=certificate_signer.CLIENT))
     approved = {**asked, "status": {"conditions": [{"type": "Approved", "status": "True"}]}}
     assert (await cluster.client.update(REQUESTS, approved))["status"] == {}
@@ -292,7 +292,7 @@ async def test_nobody_approves_through_another_door(cluster: VirtualCluster) -> 
         await cluster.client.update(REQUESTS, approved, subresource="status")
 
 
-async def test_who_may_not_approve_a_signers_requests_is_refused(cluster: VirtualCluster) -> None:
+async def test_approval_without_the_right_for_the_signer_is_refused(cluster: VirtualCluster) -> None:
     await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=certificate_signer.CLIENT))
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -319,7 +319,7 @@ async def test_who_may_not_approve_a_signers_requests_is_refused(cluster: Virtua
         await approve(cluster, client=cluster.acting_as("eve"))
 
 
-async def test_nobody_asks_for_the_rights_of_masters(cluster: VirtualCluster, newcomer: Client) -> None:
+async def test_a_request_for_the_masters_group_is_refused(cluster: VirtualCluster, newcomer: Client) -> None:
     masters = Subject(common_name="eve", organizations=("system:masters",))
     with pytest.raises(errors.Forbidden, match="system:masters group is not allowed"):
         await newcomer.create(REQUESTS, request(masters, signer=certificate_signer.CLIENT))

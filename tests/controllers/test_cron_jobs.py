@@ -134,7 +134,7 @@ async def test_what_is_too_late_is_left_out(cluster: VirtualCluster) -> None:
         assert await jobs(cluster) == [f"tick-{hour // 60 + 60}"]
 
 
-async def test_many_missed_times_are_worth_a_warning_and_one_job(cluster: VirtualCluster) -> None:
+async def test_many_missed_times_give_a_warning_and_one_job(cluster: VirtualCluster) -> None:
     await cluster.client.create(CRON_JOBS, cron_job())
     cluster.clock.step_wall(3 * 86400)
     async with running(cluster):

@@ -186,7 +186,7 @@ async def test_with_a_surge_successors_come_before_the_old_go(cluster: VirtualCl
     assert set((await active(cluster)).values()) == {"app:2"}
 
 
-async def test_on_delete_a_pod_is_replaced_when_somebody_deletes_it(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+async def test_on_delete_a_pod_is_replaced_once_it_is_deleted(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     await create(cluster, "a", updateStrategy={"type": "OnDelete"})
     await done(cluster, 2)
     await set_image(cluster, "app:2")

@@ -218,7 +218,7 @@ async def test_a_rule_may_have_disruptions_counted_as_upstream_does(cluster: Vir
     assert found["status"]["failed"] == 1
 
 
-async def test_a_pod_that_somebody_deletes_is_a_failure(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+async def test_a_deleted_pod_counts_as_failed(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     kubelet.ends = lambda _: None
     await create(cluster, job(backoffLimit=0))
     await reaches(cluster, JOBS, "work", active=1, ready=1)

@@ -27,7 +27,7 @@ def test_an_empty_namespace_may_go() -> None:
     assert set(_statuses(verdict.conditions).values()) == {"False"}
 
 
-def test_what_remains_is_told_with_its_finalizers_and_waited_for() -> None:
+def test_remaining_content_and_its_finalizers_are_reported_and_awaited() -> None:
     remains = RemainingContent()
     objects: list[dict[str, Any]] = [
         {"metadata": {"finalizers": ["a/b"], "deletionGracePeriodSeconds": 0}},

@@ -41,27 +41,27 @@ def _plan(item: Item, *states: OwnerState, dependents: Iterable[Item] = ()) -> l
     return owner_references.plan(item, dict(zip(item.owners, states, strict=True)), dependents)
 
 
-def test_who_has_an_owner_stays_and_loses_only_what_is_gone() -> None:
+def test_an_object_with_an_owner_stays_and_loses_only_references_to_missing_owners() -> None:
     item = _item("c", _owner("a"), _owner("b"))
     assert _plan(item, PRESENT, PRESENT) == []
     assert _plan(item, PRESENT, ABSENT) == [DropOwners(frozenset({"b"}))]
     assert _plan(item, WAITING, PRESENT) == [DropOwners(frozenset({"a"}))]
 
 
-def test_who_has_no_owner_left_goes() -> None:
+def test_an_object_without_remaining_owners_is_deleted() -> None:
     item = _item("c", _owner("a"), _owner("b"))
     assert _plan(item, ABSENT, ABSENT) == [DeleteItem(Propagation.BACKGROUND)]
     assert _plan(item, ABSENT, WAITING) == [DeleteItem(Propagation.BACKGROUND)]
     assert _plan(_item("c")) == []
 
 
-def test_nobody_goes_because_of_an_owner_that_nothing_is_known_of() -> None:
+def test_an_unknown_owner_kind_deletes_nothing() -> None:
     item = _item("c", _owner("a"), _owner("b"))
     assert _plan(item, ABSENT, OwnerState.UNKNOWN) == []
     assert _plan(item, ABSENT, OwnerState.IMPOSSIBLE) == [DropOwners(frozenset({"a"}))]
 
 
-def test_who_is_deleted_already_is_left_alone() -> None:
+def test_objects_being_deleted_are_left_alone() -> None:
     assert _plan(_item("c", _owner("a"), deleting=True, finalizers=("x/y",)), ABSENT) == []
 
 

@@ -191,7 +191,7 @@ async def test_a_name_that_another_has_is_drawn_anew(cluster: VirtualCluster) ->
     assert len((await cluster.client.list(PODS, namespace="default")).items) == 2
 
 
-async def test_a_refused_pod_is_awaited_by_nobody(cluster: VirtualCluster) -> None:
+async def test_a_refused_creation_is_not_expected(cluster: VirtualCluster) -> None:
     owner = await _owner(cluster)
     control, expectations = _control(cluster)
     with pytest.raises(errors.Invalid):
@@ -256,5 +256,5 @@ class TestClaims:
         assert await self._claim(cluster, owner) == []
         assert meta.controller_of(await cluster.client.get(PODS, "p", namespace="default")) is None
 
-    def test_what_nobody_controls_is_filed_by_namespace(self) -> None:
+    def test_objects_without_a_controller_are_indexed_by_namespace(self) -> None:
         assert controller_ref_manager.by_controller(pod("u", 1)) == (controller_ref_manager.orphans("default"),)

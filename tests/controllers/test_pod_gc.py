@@ -78,7 +78,7 @@ async def test_a_finalizer_still_holds_a_pod_that_is_overdue(cluster: VirtualClu
     await cluster.gone(PODS, "held", "default")
 
 
-async def test_pods_that_nobody_deleted_and_their_successors_stay(cluster: VirtualCluster) -> None:
+async def test_pods_that_were_not_deleted_and_their_successors_stay(cluster: VirtualCluster) -> None:
     await _running_pod(cluster, "fine")
     await _running_pod(cluster, "again")
     await cluster.client.delete(PODS, "again", namespace="default")

@@ -78,7 +78,7 @@ async def test_a_pod_that_a_living_worker_never_takes_up_is_given_back(cluster: 
 
 
 @pytest.mark.parametrize(("ready", "status"), [("Unknown", {}), ("True", {"startTime": "2026-01-01T00:00:00Z"})])
-async def test_who_is_silent_or_has_begun_is_left_alone(
+async def test_silent_and_started_pods_are_left_alone(
     cluster: VirtualCluster, ready: str, status: dict[str, Any]
 ) -> None:
     await node(cluster, "n", ready=ready)

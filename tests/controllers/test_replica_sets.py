@@ -206,11 +206,11 @@ def pod(
 def test_the_pod_that_is_missed_least_goes_first(better: Any, worse: Any) -> None:
     related = [pod("c", node="crowded")] * 3
     for pods in ([better, worse], [worse, better]):
-        assert pod_states.least_missed(pods, 1, related=related, now=NOW) == [worse]
+        assert pod_states.deletion_order(pods, 1, related=related, now=NOW) == [worse]
 
 
 @given(st.lists(st.sampled_from(["Pending", "Running", "Unknown"]), min_size=1, max_size=6), st.integers(0, 8))
 def test_as_many_go_as_should_and_none_twice(phases: list[str], count: int) -> None:
     pods = [pod(str(number), phase=phase) for number, phase in enumerate(phases)]
-    chosen = pod_states.least_missed(pods, count, related=pods, now=NOW)
+    chosen = pod_states.deletion_order(pods, count, related=pods, now=NOW)
     assert len({meta.uid(one) for one in chosen}) == len(chosen) == min(count, len(pods))

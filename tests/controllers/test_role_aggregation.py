@@ -77,7 +77,7 @@ async def test_what_is_added_to_viewers_goes_on_to_editors_and_administrators(cl
     await cluster.until(as_before)
 
 
-async def test_a_selector_that_cannot_be_read_changes_nothing_and_stops_nobody(cluster: VirtualCluster) -> None:
+async def test_an_invalid_selector_changes_nothing_and_blocks_no_other_role(cluster: VirtualCluster) -> None:
     wrong = {"clusterRoleSelectors": [{"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}]}
     right = {"clusterRoleSelectors": [{"matchLabels": {"a": "true"}}]}
     await cluster.client.create(ROLES, _role("wrong", "mine", aggregationRule=wrong))

@@ -115,7 +115,7 @@ async def test_pods_come_one_after_the_other_and_go_the_other_way(cluster: Virtu
     assert await reasons(cluster, "db") == {"SuccessfulCreate": 3, "SuccessfulDelete": 3}
 
 
-async def test_in_parallel_nobody_waits(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+async def test_parallel_pod_management_waits_for_no_pod(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     kubelet.broken = lambda pod: meta.name(pod) == "db-5"
     await create(cluster, podManagementPolicy="Parallel", ordinals={"start": 5})
     await reaches(cluster, STATEFUL_SETS, "db", replicas=3, readyReplicas=2)
@@ -177,7 +177,7 @@ async def test_a_template_that_does_not_work_stops_at_its_first_pod_and_is_taken
     assert sorted(one["revision"] for one in await listed(cluster, REVISIONS)) == [2, 3]
 
 
-async def test_on_delete_a_pod_is_replaced_when_somebody_deletes_it(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+async def test_on_delete_a_pod_is_replaced_once_it_is_deleted(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     await create(cluster, 2, updateStrategy={"type": "OnDelete"})
     await reaches(cluster, STATEFUL_SETS, "db", readyReplicas=2)
     await set_image(cluster, "app:2")

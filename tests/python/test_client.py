@@ -299,7 +299,7 @@ def test_an_executor_takes_a_pools_place(client: rota.Client) -> None:
         pool.submit(add, 1)
 
 
-def test_who_leaves_by_an_exception_takes_tasks_along(cluster: Cluster) -> None:
+def test_leaving_the_client_by_an_exception_cancels_its_tasks(cluster: Cluster) -> None:
     futures: list[rota.Future[None]] = []
 
     def leave() -> NoReturn:
@@ -384,7 +384,7 @@ def test_what_the_cluster_refuses_is_said_where_it_is_asked(client: rota.Client)
     assert isinstance(problem, rota.Refused)
 
 
-def test_who_may_edit_may_submit_and_others_are_told_at_once(cluster: Cluster, tmp_path: Path) -> None:
+def test_editors_may_submit_and_others_are_refused_at_once(cluster: Cluster, tmp_path: Path) -> None:
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",

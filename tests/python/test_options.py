@@ -43,7 +43,7 @@ def test_what_is_asked_for_stands_in_the_job() -> None:
     pod = job["spec"]["template"]["spec"]
     container = pod["containers"][0]
     assert job["spec"]["backoffLimit"] == 3
-    assert job["metadata"]["labels"] == {"team": "a", "kueue.x-k8s.io/queue-name": "night", "rota.dev/session": "s"}
+    assert job["metadata"]["labels"] == {"team": "a", "rota.dev/session": "s"}
     assert pod["activeDeadlineSeconds"] == 90
     assert (pod["priorityClassName"], pod["nodeSelector"]) == ("high", {"disk": "ssd"})
     assert container["resources"] == {

@@ -69,19 +69,19 @@ def test_a_pipeline_is_what_a_person_would_have_written() -> None:
         schedule: {cron: "0 6 * * *", timeZone: Europe/Oslo}
     """)
     assert [_bare(one) for one in spec["steps"]] == yaml.safe_load("""
-        - {name: cities, outputs: [{name: result}, {name: items}]}
+        - {name: cities, outputs: [{name: result}, {name: signature}, {name: items}, {name: items-signature}]}
         - name: visit
-          outputs: [{name: result}]
+          outputs: [{name: result}, {name: signature}]
           forEach: {from: "{{ steps.cities.outputs.items }}"}
           retries: {limit: 2, initialSeconds: 1}
           timeoutSeconds: 60
         - name: extra
-          outputs: [{name: result}]
+          outputs: [{name: result}, {name: signature}]
           dependsOn: [cities]
           when: parameters.mode == "full"
           retries: {limit: 2, initialSeconds: 1}
           timeoutSeconds: 60
-        - {name: gather, outputs: [{name: result}]}
+        - {name: gather, outputs: [{name: result}, {name: signature}]}
     """)
     assert [one["name"] for one in spec["onExit"]] == ["tidy"]
 
@@ -92,6 +92,9 @@ def test_what_is_passed_on_stands_in_the_template_as_a_reference() -> None:
     assert template["metadata"]["annotations"] == {
         "rota.dev/value-0": "={{ steps.visit.outputs.result }}",
         "rota.dev/value-1": "={{ steps.extra.outputs.result }}",
+        "rota.dev/proof-0": "visit result {{ run.uid }} {{ steps.visit.outputs.signature }}",
+        "rota.dev/proof-1": "extra result {{ run.uid }} {{ steps.extra.outputs.signature }}",
+        "rota.dev/proof-scope": "{{ run.uid }}",
     }
     container = template["spec"]["containers"][0]
     assert {
@@ -102,7 +105,8 @@ def test_what_is_passed_on_stands_in_the_template_as_a_reference() -> None:
     assert header["values"] == ["values", "value"]
     assert _step(spec, "visit")["template"]["metadata"]["labels"] == {"team": "a"}
     assert _step(spec, "cities")["template"]["metadata"]["annotations"] == {
-        "rota.dev/value-0": "={{ parameters.count }}"
+        "rota.dev/value-0": "={{ parameters.count }}",
+        "rota.dev/proof-scope": "{{ run.uid }}",
     }
 
 
@@ -149,9 +153,12 @@ def test_lists_that_are_known_are_items_whatever_they_hold() -> None:
         return visit.each(["{{ a }} $(B)", first, "Oslo"], [greeting, "b", "c"])
 
     items = _step(many.manifest()["spec"], "visit-2")["forEach"]["items"]
-    assert items[0] == {"0": '"{\\u007b a }} $(B)"', "1": "{{ parameters.greeting }}"}
-    assert task_runner.read(items[0]["0"]) == "{{ a }} $(B)"
-    assert items[1]["0"] == "{{ steps.visit.outputs.result }}"
+    assert items[0] == {"0": {"value": '"{\\u007b a }} $(B)"', "proof": "   "}, "1": "{{ parameters.greeting }}"}
+    assert task_runner.read(items[0]["0"]["value"]) == "{{ a }} $(B)"
+    assert items[1]["0"] == {
+        "value": "{{ steps.visit.outputs.result }}",
+        "proof": "visit result {{ run.uid }} {{ steps.visit.outputs.signature }}",
+    }
 
 
 _ANSWERS = st.integers() | st.text(max_size=5) | st.booleans() | st.none() | st.lists(st.text(max_size=2), max_size=2)

@@ -10,7 +10,7 @@ import pytest
 import rota
 
 
-def test_everything_that_type_checkers_are_told_of_is_there() -> None:
+def test_every_name_in_the_stubs_exists() -> None:
     stub = ast.parse(Path(rota.__file__).with_suffix(".pyi").read_text())
     told = {alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert told == set(rota._WHERE)  # type: ignore[attr-defined] # not for others

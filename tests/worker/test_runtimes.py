@@ -71,7 +71,7 @@ async def _waiting(client: Client) -> dict[str, Any]:
     return found
 
 
-async def test_a_process_is_told_that_its_image_is_not_used(client: Client, worker: Worker) -> None:
+async def test_an_event_says_that_a_process_does_not_use_its_image(client: Client, worker: Worker) -> None:
     await _create(client, container={"image": "busybox:1.36", "command": [], "args": ["echo", "hi"]})
     pod = await _phase(client, "Succeeded")
     assert await _log(worker, pod) == b"hi\n"
@@ -207,7 +207,7 @@ async def test_a_process_may_leave_word_where_its_pod_says(client: Client, worke
 
 
 @pytest.mark.parametrize("user", [None, 1000])
-async def test_a_process_is_told_where_to_leave_its_outputs(client: Client, worker: Worker, user: int | None) -> None:
+async def test_a_process_gets_the_path_of_its_outputs(client: Client, worker: Worker, user: int | None) -> None:
     container: dict[str, Any] = {"env": [{"name": "ROTA_OUTPUTS", "value": "/dev/termination-log"}]}
     if user is not None:
         container["securityContext"] = {"runAsUser": user}

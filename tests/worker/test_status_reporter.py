@@ -96,7 +96,7 @@ async def reporter(api: Api, clock: FakeClock) -> AsyncIterator[StatusReporter]:
         await working
 
 
-async def test_a_pod_that_starts_soon_is_not_told_to_be_starting(
+async def test_a_pod_that_starts_soon_is_not_reported_as_starting(
     reporter: StatusReporter, api: Api, clock: FakeClock
 ) -> None:
     reporter.tell(UID, CREATING)
@@ -112,15 +112,13 @@ async def test_one_that_takes_its_time_is(reporter: StatusReporter, api: Api, cl
     assert api.told == [(UID, "Pending")]
 
 
-async def test_what_keeps_a_pod_from_starting_is_told_at_once(
-    reporter: StatusReporter, api: Api, clock: FakeClock
-) -> None:
+async def test_a_failed_start_is_reported_at_once(reporter: StatusReporter, api: Api, clock: FakeClock) -> None:
     reporter.tell(UID, FAILING)
     await clock.advance(0.0)
     assert api.told == [(UID, "Pending")]
 
 
-async def test_of_very_many_short_tasks_only_the_ends_are_told(
+async def test_under_load_only_the_ends_of_short_tasks_are_reported(
     reporter: StatusReporter, api: Api, clock: FakeClock
 ) -> None:
     many = [f"u{number}" for number in range(100)]
@@ -135,7 +133,9 @@ async def test_of_very_many_short_tasks_only_the_ends_are_told(
     assert {uid for uid, phase in api.told if phase == "Succeeded"} == set(many)
 
 
-async def test_of_very_many_long_ones_all_are_told_to_run(reporter: StatusReporter, api: Api, clock: FakeClock) -> None:
+async def test_under_load_all_long_tasks_are_reported_running(
+    reporter: StatusReporter, api: Api, clock: FakeClock
+) -> None:
     many = [f"u{number}" for number in range(100)]
     for uid in many:
         reporter.tell(uid, RUNNING)

@@ -120,7 +120,7 @@ async def test_users_of_the_machine_are_for_administrators_to_give(
     assert "--allow-root" in refused
 
 
-async def test_a_user_that_owns_nothing_is_for_everybody(client: Client, worker: Worker) -> None:
+async def test_the_shared_unprivileged_user_owns_nothing(client: Client, worker: Worker) -> None:
     await _create(client, "id", "-u", securityContext={"runAsUser": 51234, "fsGroup": 51235})
     assert await _log(worker, await _phase(client, "Succeeded")) == b"51234\n"
 
@@ -176,7 +176,7 @@ async def test_root_in_a_container_does_not_reach_the_machine(
 
 
 @needs_containers
-async def test_another_user_in_a_container_may_have_what_everybody_may_see(client: Client, worker: Worker) -> None:
+async def test_another_user_in_a_container_gets_world_readable_files_only(client: Client, worker: Worker) -> None:
     build_root(worker.folder / "images" / "tools")
     container = {
         "image": "tools",
@@ -188,7 +188,7 @@ async def test_another_user_in_a_container_may_have_what_everybody_may_see(clien
     assert await _log(worker, await _phase(client, "Succeeded")) == b"/host/env\n"
 
 
-def test_whom_tasks_run_as_is_said_by_name_or_number() -> None:
+def test_run_as_takes_names_and_numbers() -> None:
     assert identities.named("daemon")[:2] == (1, 1)
     assert identities.named("51234:51235")[:2] == (51234, 51235)
     with pytest.raises(UserError, match="no user"):

@@ -34,7 +34,7 @@ def _client(request: Request, usages: Collection[str]) -> str:
     if not request.subject.common_name:
         return "the request names no user: its common name is empty"
     if MASTERS in request.subject.organizations:
-        return f"nobody becomes a member of {MASTERS} by a request"
+        return f"a certificate request cannot grant membership of {MASTERS}"
     return _wants(usages, "client auth")
 
 

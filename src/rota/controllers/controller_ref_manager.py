@@ -167,7 +167,8 @@ class OwnedObjects:
         found = {Key(key.namespace, one["name"]) for one in references if one is not None}
         if new is not None and meta.controller_of(new) is None and _is_other(old, new):
             for owner in self._owners.cache.indexed(BY_NAMESPACE, key.namespace):
-                if selectors.from_object(owner["spec"]["selector"]).matches(meta.labels(new)):
+                wanted = owner["spec"].get("selector")  # kinds without one do not adopt
+                if wanted is not None and selectors.from_object(wanted).matches(meta.labels(new)):
                     self._seekers.add(Key(key.namespace, meta.name(owner)))
                     found.add(Key(key.namespace, meta.name(owner)))
         return found

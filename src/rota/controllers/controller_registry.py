@@ -11,6 +11,12 @@ from typing import Final, Protocol, TypeAlias
 from rota.client.verbs import Client
 from rota.controllers.account_secrets import AccountSecretController
 from rota.controllers.autoscaling.controller import AutoscalingController
+from rota.controllers.batch.cron_jobs import BatchCronJobController
+from rota.controllers.batch.flows import JobFlowController
+from rota.controllers.batch.hyper_nodes import HyperNodeController
+from rota.controllers.batch.jobs import BatchJobController
+from rota.controllers.batch.pod_groups import PodGroupController
+from rota.controllers.batch.queues import QueueController
 from rota.controllers.certificates import CertificateController
 from rota.controllers.cron_jobs.controller import CronJobController
 from rota.controllers.daemon_sets.controller import DaemonSetController
@@ -84,6 +90,12 @@ ROSTER: Final[Mapping[str, Make]] = {
         client, clock=around.clock, rng=around.rng, bundle=around.bundle
     ),
     "autoscaling": _usual(AutoscalingController),
+    "batch-cron-jobs": _usual(BatchCronJobController),
+    "batch-domains": _usual(HyperNodeController),
+    "batch-flows": _usual(JobFlowController),
+    "batch-groups": _usual(PodGroupController),
+    "batch-jobs": _usual(BatchJobController),
+    "batch-queues": _usual(QueueController),
     "certificates": lambda client, around: CertificateController(
         client, around.authority, clock=around.clock, rng=around.rng, reserved=around.reserved
     ),
@@ -123,8 +135,10 @@ SHARED: Final = frozenset(
         ("", "v1", "pods"),
         ("apps", "v1", "replicasets"),
         ("batch", "v1", "jobs"),
+        ("batch.volcano.sh", "v1alpha1", "jobs"),
         ("rota.dev", "v1alpha1", "pipelineruns"),
         ("rota.dev", "v1alpha1", "stepruns"),
+        ("scheduling.volcano.sh", "v1beta1", "podgroups"),
     }
 )
 

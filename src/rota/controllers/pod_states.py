@@ -76,7 +76,7 @@ class _Worth:
     uid: str
 
 
-def least_missed(
+def deletion_order(
     pods: Sequence[Object], count: int, *, related: Iterable[Mapping[str, Any]], now: float
 ) -> list[Object]:
     """The first `count` pods in deletion order; `related` are the pods that count as co-located."""

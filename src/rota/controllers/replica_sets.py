@@ -1,7 +1,7 @@
 """Maintains the number of pods of ReplicaSets.
 
 Selected pods without a controller are adopted (`controller_ref_manager`). Missing pods are created in batches that
-double (`pod_control.slow_start`); surplus pods are deleted in the order of `pod_states.least_missed`. Behaves as
+double (`pod_control.slow_start`); surplus pods are deleted in the order of `pod_states.deletion_order`. Behaves as
 upstream's (`pkg/controller/replicaset`, 1.36).
 """
 
@@ -84,7 +84,7 @@ class ReplicaSetController:
                 ),
             )
             return started.error
-        surplus = pod_states.least_missed(
+        surplus = pod_states.deletion_order(
             pods, min(-missing, _BURST), related=self._related(owner), now=self._clock.now()
         )
         outcomes = await asyncio.gather(*(self._control.delete(owner, one) for one in surplus), return_exceptions=True)

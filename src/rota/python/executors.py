@@ -7,7 +7,7 @@ from typing import Any, Final, ParamSpec, TypeVar, Unpack
 from rota.python import clients
 from rota.python.clients import Client
 from rota.python.futures import Future
-from rota.python.options import Options, Wishes
+from rota.python.options import Options, TaskOptions
 from rota.python.tasks import Task
 
 P = ParamSpec("P")
@@ -17,10 +17,10 @@ R = TypeVar("R")
 class Executor(concurrent.futures.Executor):
     """Runs calls in a cluster; all have the same options."""
 
-    def __init__(self, client: Client | None = None, **wishes: Unpack[Wishes]) -> None:
+    def __init__(self, client: Client | None = None, **overrides: Unpack[TaskOptions]) -> None:
         """Without a client, the default client is used."""
         self._client: Final = client or clients.default()
-        self._options: Final = Options().changed(**wishes)
+        self._options: Final = Options().changed(**overrides)
         self._futures: Final[set[Future[Any]]] = set()
         self._shut = False
 

@@ -17,11 +17,16 @@ from rota.python.serialization import Packed
 
 JOBS: Final = ("batch", "v1", "jobs")
 SECRETS: Final = ("", "v1", "secrets")
+SERVICES: Final = ("", "v1", "services")
 #: Label with the client of a Job, so that one watch covers all of its Jobs.
 SESSION_LABEL: Final = "rota.dev/session"
 #: Annotation with the function's name.
 FUNCTION_ANNOTATION: Final = "rota.dev/function"
 JOB_LABEL: Final = "batch.kubernetes.io/job-name"
+#: Label with the number of a process of a gang.
+INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
+#: Ports for the processes of a gang; processes of several gangs may share a machine.
+_PORTS: Final = range(20_000, 30_000)
 #: The largest call in the store, in bytes; a larger one needs a shared folder.
 MOST_STORED: Final = 512 * 1024
 #: Folder for results that are too large for a pod's status, on the task's machine; one per user.
@@ -101,6 +106,11 @@ def job(
         ]
     if options.timeout is not None:
         pod["activeDeadlineSeconds"] = max(1, round(options.timeout))
+    together: dict[str, Any] = {}
+    if options.gang:
+        pod["subdomain"] = name
+        pod["containers"][0]["env"] += _gang_variables(name, options.gang)
+        together = {"completions": options.gang, "parallelism": options.gang, "completionMode": "Indexed"}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -115,6 +125,7 @@ def job(
             },
         },
         "spec": {
+            **together,
             "backoffLimit": options.retries,
             "ttlSecondsAfterFinished": max(1, round(_KEPT_S if options.keep is None else options.keep)),
             "podFailurePolicy": {
@@ -126,7 +137,39 @@ def job(
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
                 ]
             },
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "template": {
+                "metadata": {
+                    "labels": labels,
+                    **({"annotations": options.pod_annotations} if options.pod_annotations else {}),
+                },
+                "spec": pod,
+            },
+        },
+    }
+
+
+def _gang_variables(name: str, size: int) -> list[dict[str, Any]]:
+    """The variables by which `torch.distributed`, and others, find the first process and their own rank."""
+    rank = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX_LABEL}']"}}
+    values = {
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": f"{name}-0.{name}",
+        "MASTER_PORT": str(secrets.choice(_PORTS)),
+    }
+    return [{"name": "RANK", "valueFrom": rank}, *({"name": key, "value": text} for key, text in values.items())]
+
+
+def service(made: Object) -> Object:
+    """The Service that gives the processes of a gang their names; it goes with the Job."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": meta.name(made), "namespace": meta.namespace(made), **owned(made)["metadata"]},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {JOB_LABEL: meta.name(made)},
+            "ports": [{"name": "gang", "port": 1, "targetPort": 1}],
         },
     }
 

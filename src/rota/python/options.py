@@ -9,16 +9,24 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeAlias, TypedDict
 
 from rota.api import names, quantities
+from rota.api.batch import kinds
 from rota.kit.errors import UserError
 
 CONTAINER: Final = "main"
 _GPU: Final = "nvidia.com/gpu"
-#: Read by Kueue, if the cluster has it; without effect otherwise.
-_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _ENVIRONMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|/[^\0\n]*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Prefixes of reserved environment variables.
-_OURS: Final = ("ROTA_TASK", "ROTA_VALUE", "ROTA_OUTPUTS", "ROTA_BOOTSTRAP", "ROTA_PYTHON")
+_OURS: Final = (
+    "ROTA_TASK",
+    "ROTA_VALUE",
+    "ROTA_PROOF",
+    "ROTA_SCOPE",
+    "ROTA_ITEM",
+    "ROTA_OUTPUTS",
+    "ROTA_BOOTSTRAP",
+    "ROTA_PYTHON",
+)
 
 #: Finds the requested Python: a path, a virtual environment by path or name, or the worker's own, which contains the
 #: task runner; to any other Python the task runner is sent along.
@@ -59,7 +67,7 @@ def from_secret(name: str, key: str) -> SecretValue:
     return SecretValue(name, key)
 
 
-class Wishes(TypedDict, total=False):
+class TaskOptions(TypedDict, total=False):
     """The options of a task, all of them optional."""
 
     #: Cores: 2, 0.5 or "500m".
@@ -78,8 +86,10 @@ class Wishes(TypedDict, total=False):
     timeout: float
     #: The name of a PriorityClass.
     priority: str
-    #: The Kueue queue, if the cluster has Kueue.
+    #: The queue that lets the task in, as `rota queue list` shows them.
     queue: str
+    #: The number of processes that run the function, all at once or none; the result is that of process 0.
+    gang: int
     #: Labels that its node must have.
     node_selector: Mapping[str, str]
     #: Labels of the task and its pods.
@@ -109,6 +119,7 @@ class Options:
     timeout: float | None = None
     priority: str = ""
     queue: str = ""
+    gang: int = 0
     node_selector: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
@@ -120,9 +131,11 @@ class Options:
     def __post_init__(self) -> None:
         for option, amount in (("cpu", self.cpu), ("memory", self.memory)):
             _check_amount(option, amount)
-        for option, number, least in (("gpu", self.gpu, 0), ("retries", self.retries, 0)):
+        for option, number, least in (("gpu", self.gpu, 0), ("retries", self.retries, 0), ("gang", self.gang, 0)):
             if type(number) is not int or number < least:
                 raise OptionError(f"{option}={number!r} is no number of {option}", "write 0, 1, 2, ...")
+        if self.gang and self.retries:
+            raise OptionError("a gang is not retried: one process cannot join the others again", "leave out retries")
         for option, seconds in (("timeout", self.timeout), ("keep", self.keep), ("retry_delay", self.retry_delay)):
             if seconds is not None and not seconds > 0:
                 raise OptionError(f"{option}={seconds!r} is no time", "write seconds, more than 0")
@@ -140,13 +153,13 @@ class Options:
                 f"python={self.python!r} is neither a path nor the name of an environment", "write /srv/envs/ml or ml"
             )
 
-    def changed(self, **wishes: Any) -> "Options":
+    def changed(self, **overrides: Any) -> "Options":
         """A copy with some options changed; `OptionError` for an unknown option."""
         known = [one.name for one in fields(self)]
-        for option in wishes:
+        for option in overrides:
             if option not in known:
                 raise OptionError(f"a task has no option {option}", f"there are {', '.join(known)}")
-        return replace(self, **wishes)
+        return replace(self, **overrides)
 
     @property
     def elsewhere(self) -> bool:
@@ -156,7 +169,13 @@ class Options:
     @property
     def pod_labels(self) -> dict[str, str]:
         """The labels of the pod and of its Job."""
-        return {**self.labels, **({_QUEUE: self.queue} if self.queue else {})}
+        return dict(self.labels)
+
+    @property
+    def pod_annotations(self) -> dict[str, str]:
+        """The annotations by which a batch scheduler finds the queue and the size of the pod's group."""
+        found = {kinds.QUEUE_NAME: self.queue} if self.queue else {}
+        return {**found, kinds.MIN_MEMBER: str(self.gang)} if self.gang else found
 
     def pod_spec(self, variables: list[dict[str, Any]]) -> dict[str, Any]:
         """The pod spec that runs the task runner with these variables."""
@@ -171,6 +190,8 @@ class Options:
         if self.workdir:
             container["workingDir"] = self.workdir
         spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+        if self.queue or self.gang:
+            spec["schedulerName"] = kinds.SCHEDULER
         if self.image:
             spec["runtimeClassName"] = "container"
         if self.priority:

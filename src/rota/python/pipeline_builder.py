@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
 from rota.api import names
+from rota.api.pipelines.object_names import ITEM, PROOF
 from rota.kit.errors import UserError
 from rota.python import serialization, task_runner
 from rota.python.failures import TooLarge
@@ -24,13 +25,15 @@ from rota.python.serialization import Packed
 #: The size limit of a step's code and constants in bytes: they are stored in the Pipeline, which has one limit for all.
 MOST_BYTES: Final = 64 * 1024
 _VALUE: Final = "rota.dev/value-"
+#: Where the signature of a step's result is.
+_SIGNATURE: Final = "outputs.signature"
 
 
 class PipelineError(UserError, TypeError):
     """The pipeline's function is invalid."""
 
 
-class StepWishes(TypedDict, total=False):
+class StepOptions(TypedDict, total=False):
     """The options of a task as a step of a pipeline."""
 
     #: The step's name; the function's name by default.
@@ -58,9 +61,10 @@ class _Step:
     name: str
     packed: Packed
     options: Options
-    #: The texts of its values, by their numbers.
+    #: The texts of its values, by their numbers; and the proofs of those that are outputs of other steps.
     values: list[str]
-    wishes: StepWishes
+    proofs: dict[int, str]
+    settings: StepOptions
     each: dict[str, Any] | None = None
     #: Whether another step runs once for each item of its result.
     split: bool = False
@@ -111,15 +115,20 @@ class Plan:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         *,
-        wishes: StepWishes,
+        settings: StepOptions,
     ) -> Any:
         """Add a step; returns the promise of its value."""
         _check_call(function, args, kwargs)
-        step = self._added(function, options, args, kwargs, wishes)
+        step = self._added(function, options, args, kwargs, settings)
         return Promise(self, f"steps.{step.name}.outputs.result", kind="value", step=step.name)
 
     def add_each(
-        self, function: Callable[..., Any], options: Options, iterables: Sequence[Iterable[Any]], *, wishes: StepWishes
+        self,
+        function: Callable[..., Any],
+        options: Options,
+        iterables: Sequence[Iterable[Any]],
+        *,
+        settings: StepOptions,
     ) -> Any:
         """Add a step that runs once for each item; returns the promise of the list of its values."""
         if not iterables:
@@ -132,32 +141,67 @@ class Plan:
                 "have a step put both together",
             )
         each, args = self._over_promise(promised[0]) if promised else self._over_items(iterables)
-        step = self._added(function, options, args, {}, wishes, each=each)
+        step = self._added(function, options, args, {}, settings, each=each)
         return Promise(self, f"steps.{step.name}.outputs.result", kind="values", step=step.name)
 
     def _over_promise(self, promise: Promise) -> tuple[dict[str, Any], list[Promise]]:
         self._own(promise)
-        if promise.kind == "values" or not promise.step:
-            # results of items are a list of texts already; items of a parameter are in the user's form
-            kind = "value" if promise.kind == "values" else promise.kind.partition(":")[2] or "json"
+        if not promise.step:  # items of a parameter are in the user's form
+            kind = promise.kind.partition(":")[2] or "json"
             return {"from": f"{{{{ {promise.reference} }}}}"}, [Promise(self, "item", kind=kind)]
+        if promise.kind == "values":  # results of items are a list of texts already
+            proof = self._proof(promise.step, "result", "{{ item.proof }}")
+            item = Promise(self, "item.value", kind="value", proof=proof)
+            return {"from": f"{{{{ steps.{promise.step}.signed.result }}}}"}, [item]
         source = self._steps.get(promise.step) or self._last[promise.step]
         source.split = True
-        reference = f"steps.{promise.step}.outputs.items"
-        return {"from": f"{{{{ {reference} }}}}"}, [Promise(self, "item", kind="value")]
+        listed = f"steps.{promise.step}.outputs.items"
+        proof = self._proof(promise.step, "items", f"{{{{ {listed}-signature }}}} {{{{ {listed} }}}}")
+        return {"from": f"{{{{ {listed} }}}}"}, [Promise(self, "item", kind="value", proof=proof)]
 
     def _over_items(self, iterables: Sequence[Iterable[Any]]) -> tuple[dict[str, Any], list[Promise]]:
-        rows = [[self._item(one) for one in row] for row in zip(*iterables, strict=False)]
+        rows = list(zip(*iterables, strict=False))
+        signed = [
+            any(isinstance(row[number], Promise) and row[number].step for row in rows)
+            for number in range(len(iterables))
+        ]
+        items = [
+            {str(number): self._item(one, signed=signed[number]) for number, one in enumerate(row)} for row in rows
+        ]
         if len(iterables) == 1:
-            return {"items": [row[0] for row in rows]}, [Promise(self, "item", kind="value")]
-        items = [{str(number): text for number, text in enumerate(row)} for row in rows]
-        return {"items": items}, [Promise(self, f"item.{number}", kind="value") for number in range(len(iterables))]
+            return {"items": [item["0"] for item in items]}, [self._item_promise("item", signed=signed[0])]
+        promises = [self._item_promise(f"item.{number}", signed=one) for number, one in enumerate(signed)]
+        return {"items": items}, promises
 
-    def _item(self, value: Any) -> str:
+    def _item_promise(self, reference: str, *, signed: bool) -> Promise:
+        if not signed:
+            return Promise(self, reference, kind="value")
+        return Promise(self, f"{reference}.value", kind="value", proof=f"{{{{ {reference}.proof }}}}")
+
+    def _item(self, value: Any, *, signed: bool) -> Any:
+        """An item as it stands in the pipeline; `signed` ones have a proof, which is empty for constants."""
+        proof = "   "
         if isinstance(value, Promise):
             self._own(value)
-            return f"{{{{ {value.reference} }}}}"
-        return task_runner.write(value).replace("{{", "{\\u007b")
+            if value.kind == "values":
+                raise PipelineError(
+                    f"an item of the list is itself the list of results of {value.step}",
+                    "have a step put them together, or run over the results alone",
+                )
+            text = f"{{{{ {value.reference} }}}}"
+            if value.step:
+                proof = self._proof(value.step, "result", f"{{{{ steps.{value.step}.{_SIGNATURE} }}}}")
+        else:
+            text = task_runner.write(value).replace("{{", "{\\u007b")
+        return {"value": text, "proof": proof} if signed else text
+
+    def _proof(self, step: str, output: str, signature: str) -> str:
+        """What the task runner verifies an output by: `STEP OUTPUT SCOPE SIGNATURE`."""
+        return f"{step} {output} {self._scope(self._steps.get(step) or self._last[step])} {signature}"
+
+    @staticmethod
+    def _scope(step: _Step) -> str:
+        return task_runner.ANY_RUN if step.settings.get("cache") else "{{ run.uid }}"
 
     def _added(
         self,
@@ -165,7 +209,7 @@ class Plan:
         options: Options,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        wishes: StepWishes,
+        settings: StepOptions,
         *,
         each: dict[str, Any] | None = None,
     ) -> _Step:
@@ -192,15 +236,21 @@ class Plan:
             )
         kinds = tuple(one.kind.partition(":")[0] for one in promises)
         step = _Step(
-            name=self._name(str(wishes.get("name") or options.name or getattr(function, "__name__", "step"))),
+            name=self._name(str(settings.get("name") or options.name or getattr(function, "__name__", "step"))),
             packed=Packed(name=shown, content=content, values=kinds),
             options=options,
             values=[f"={{{{ {one.reference} }}}}" for one in promises],
-            wishes=wishes,
+            proofs={number: proof for number, one in enumerate(promises) if (proof := self._proof_of(one))},
+            settings=settings,
             each=each,
         )
         self._group[step.name] = step
         return step
+
+    def _proof_of(self, promise: Promise) -> str:
+        if promise.proof or not promise.step:
+            return promise.proof
+        return self._proof(promise.step, "result", f"{{{{ steps.{promise.step}.{_SIGNATURE} }}}}")
 
     def _name(self, wanted: str) -> str:
         stem = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")[:55].strip("-") or "step"
@@ -227,10 +277,15 @@ class Plan:
 
     def _manifest(self, step: _Step) -> dict[str, Any]:
         outputs = ["result", "items"] if step.split else ["result"]
-        made: dict[str, Any] = {"name": step.name, "outputs": [{"name": one} for one in outputs]}
+        declared = ["result", "signature", *(["items", "items-signature"] if step.split else [])]
+        if step.options.gang:
+            raise PipelineError(
+                f"step {step.name} is a gang, and a step is one process", "submit the gang, or make a step of kind job"
+            )
+        made: dict[str, Any] = {"name": step.name, "outputs": [{"name": one} for one in declared]}
         if step.each is not None:
             made["forEach"] = step.each
-        made |= self._from_wishes(step.wishes)
+        made |= self._from_settings(step.settings)
         if step.options.retries:
             delay = max(1, round(step.options.retry_delay))
             made["retries"] = {"limit": step.options.retries, "initialSeconds": delay}
@@ -239,25 +294,25 @@ class Plan:
         made["template"] = self._template(step, outputs)
         return made
 
-    def _from_wishes(self, wishes: StepWishes) -> dict[str, Any]:
+    def _from_settings(self, settings: StepOptions) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        if after := self._named(wishes.get("after") or (), "after"):
+        if after := self._named(settings.get("after") or (), "after"):
             made["dependsOn"] = after
-        if "when" in wishes:
-            condition = wishes["when"]
+        if "when" in settings:
+            condition = settings["when"]
             if isinstance(condition, bool):  # the value is known, as in a pipeline inside another
                 condition = Condition("true" if condition else "false")
             if not isinstance(condition, Condition):
                 raise PipelineError(f"when={condition!r} is no condition", "compare what a step or a parameter gives")
             made["when"] = condition.text
-        if near := self._named(wishes.get("near") or (), "near"):
+        if near := self._named(settings.get("near") or (), "near"):
             made["near"] = near
         for wish, name in (("cache", "cache"), ("continue_on_failure", "continueOnFailure")):
-            if wishes.get(wish):
+            if settings.get(wish):
                 made[name] = True
         for wish in ("parallelism", "mutex"):
-            if wishes.get(wish):
-                made[wish] = wishes[wish]  # type: ignore[literal-required] # both are names of wishes
+            if settings.get(wish):
+                made[wish] = settings[wish]  # type: ignore[literal-required] # both are names of settings
         return made
 
     def _named(self, promises: Sequence[object], wish: str) -> list[str]:
@@ -271,23 +326,33 @@ class Plan:
     def _template(self, step: _Step, outputs: list[str]) -> dict[str, Any]:
         parts = step.packed.parts()
         results = "{{ workspace }}/.rota" if self._workspace else ""
-        header = step.packed.header(parts=len(parts), results=results, outputs=outputs)
+        header = step.packed.header(
+            parts=len(parts), results=results, outputs=outputs, step=step.name, signed=sorted(step.proofs)
+        )
         plain = {"ROTA_TASK": header}
         if step.options.elsewhere:
             plain["ROTA_BOOTSTRAP"] = serialization.bootstrap_text()
         plain |= {f"ROTA_TASK_{number}": part for number, part in enumerate(parts)}
         variables: list[dict[str, Any]] = [{"name": name, "value": text} for name, text in plain.items()]
+        key = {"secretKeyRef": {"name": "{{ run.signingSecret }}", "key": "key"}}
+        variables.append({"name": "ROTA_TASK_KEY", "valueFrom": key})
         # through annotations, because dollar references in variables would be expanded
-        for number in range(len(step.values)):
-            field = {"fieldRef": {"fieldPath": f"metadata.annotations['{_VALUE}{number}']"}}
-            variables.append({"name": f"ROTA_VALUE_{number}", "valueFrom": field})
-        metadata: dict[str, Any] = {}
+        annotations = {
+            "ROTA_SCOPE": (f"{PROOF}scope", self._scope(step)),
+            **{f"ROTA_VALUE_{number}": (f"{_VALUE}{number}", text) for number, text in enumerate(step.values)},
+            **{f"ROTA_PROOF_{number}": (f"{PROOF}{number}", text) for number, text in step.proofs.items()},
+        }
+        found = {variable: name for variable, (name, _) in annotations.items()}
+        if step.each is not None:
+            found["ROTA_ITEM"] = ITEM
+        variables += [
+            {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{name}']"}}}
+            for variable, name in found.items()
+        ]
+        metadata: dict[str, Any] = {"annotations": {**step.options.pod_annotations, **dict(annotations.values())}}
         if step.options.pod_labels:
             metadata["labels"] = step.options.pod_labels
-        if step.values:
-            metadata["annotations"] = {f"{_VALUE}{number}": text for number, text in enumerate(step.values)}
-        spec = step.options.pod_spec(variables)
-        return {**({"metadata": metadata} if metadata else {}), "spec": spec}
+        return {"metadata": metadata, "spec": step.options.pod_spec(variables)}
 
 
 def _check_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -39,7 +39,7 @@ _POLICIES: Final = {"fail-fast": "FailFast", "continue": "Continue"}
 _FAULTS: Final = 5
 
 
-class PipelineWishes(TypedDict, total=False):
+class PipelineOptions(TypedDict, total=False):
     """The options of a pipeline, all of them optional."""
 
     #: Its name in the cluster; the function's name by default.
@@ -68,11 +68,11 @@ class Pipeline(Generic[P, R]):
     __name__: str
     __wrapped__: Callable[P, R]
 
-    def __init__(self, function: Callable[P, R], wishes: PipelineWishes) -> None:
+    def __init__(self, function: Callable[P, R], settings: PipelineOptions) -> None:
         functools.update_wrapper(self, function)
         self.function: Final = function
-        self._wishes: Final = wishes
-        stem = str(wishes.get("name") or function.__name__.replace("_", "-").lower())
+        self._settings: Final = settings
+        stem = str(settings.get("name") or function.__name__.replace("_", "-").lower())
         if why := api_names.check_dns1123_label(stem):
             raise PipelineError(f"{stem!r} cannot be the name of a pipeline: {why[0]}", "give it another with name=...")
         self.name: Final = stem
@@ -86,8 +86,8 @@ class Pipeline(Generic[P, R]):
 
     def manifest(self) -> dict[str, Any]:
         """The Pipeline object."""
-        wishes = self._wishes
-        plan = Plan(self.name, workspace=bool(wishes.get("workspace")))
+        settings = self._settings
+        plan = Plan(self.name, workspace=bool(settings.get("workspace")))
         promises = {name: _promised(plan, one) for name, one in self._parameters.items()}
         with plan.writing():
             given: Any = self.function
@@ -95,26 +95,26 @@ class Pipeline(Generic[P, R]):
         spec: dict[str, Any] = {}
         if self._parameters:
             spec["parameters"] = [one.manifest() for one in self._parameters.values()]
-        if wishes.get("workspace"):
+        if settings.get("workspace"):
             spec["workspace"] = {}
-        if "parallelism" in wishes:
-            spec["parallelism"] = wishes["parallelism"]
-        if "timeout" in wishes:
-            spec["timeoutSeconds"] = max(1, round(wishes["timeout"]))
-        if "failure_policy" in wishes:
-            spec["failurePolicy"] = _POLICIES.get(wishes["failure_policy"], wishes["failure_policy"])
-        if "history_limit" in wishes:
-            spec["historyLimit"] = wishes["history_limit"]
-        if "schedule" in wishes:
-            zone = wishes.get("time_zone")
-            spec["schedule"] = {"cron": wishes["schedule"], **({"timeZone": zone} if zone else {})}
+        if "parallelism" in settings:
+            spec["parallelism"] = settings["parallelism"]
+        if "timeout" in settings:
+            spec["timeoutSeconds"] = max(1, round(settings["timeout"]))
+        if "failure_policy" in settings:
+            spec["failurePolicy"] = _POLICIES.get(settings["failure_policy"], settings["failure_policy"])
+        if "history_limit" in settings:
+            spec["historyLimit"] = settings["history_limit"]
+        if "schedule" in settings:
+            zone = settings.get("time_zone")
+            spec["schedule"] = {"cron": settings["schedule"], **({"timeZone": zone} if zone else {})}
         spec["steps"] = plan.steps()
         if last := plan.last_steps():
             spec["onExit"] = last
         self._check(spec)
         metadata: dict[str, Any] = {"name": self.name}
-        if wishes.get("labels"):
-            metadata["labels"] = dict(wishes["labels"])
+        if settings.get("labels"):
+            metadata["labels"] = dict(settings["labels"])
         metadata["annotations"] = {RESULT_ANNOTATION: json.dumps(self._shape(returned, plan))}
         return {"apiVersion": _VERSION, "kind": "Pipeline", "metadata": metadata, "spec": spec}
 
@@ -212,16 +212,16 @@ def pipeline(function: Callable[P, R], /) -> Pipeline[P, R]: ...
 
 
 @overload
-def pipeline(**wishes: Unpack[PipelineWishes]) -> Callable[[Callable[P, R]], Pipeline[P, R]]: ...
+def pipeline(**settings: Unpack[PipelineOptions]) -> Callable[[Callable[P, R]], Pipeline[P, R]]: ...
 
 
-def pipeline(function: Callable[..., Any] | None = None, /, **wishes: Any) -> Any:
+def pipeline(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
     """Make a pipeline of a function: `@rota.pipeline`, or with options `@rota.pipeline(schedule="0 6 * * *")`."""
-    unknown = [one for one in wishes if one not in PipelineWishes.__annotations__]
+    unknown = [one for one in settings if one not in PipelineOptions.__annotations__]
     if unknown:
-        known = ", ".join(PipelineWishes.__annotations__)
+        known = ", ".join(PipelineOptions.__annotations__)
         raise PipelineError(f"a pipeline has no option {unknown[0]}", f"there are {known}")
-    given: Any = wishes
+    given: Any = settings
     if function is not None:
         return Pipeline(function, given)
     return lambda one: Pipeline(one, given)

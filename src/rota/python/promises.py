@@ -46,9 +46,9 @@ def _condition(value: object) -> str:
 class Promise:
     """A value that is known when the pipeline runs."""
 
-    __slots__ = ("kind", "plan", "reference", "step")
+    __slots__ = ("kind", "plan", "proof", "reference", "step")
 
-    def __init__(self, plan: object, reference: str, *, kind: str, step: str = "") -> None:
+    def __init__(self, plan: object, reference: str, *, kind: str, step: str = "", proof: str = "") -> None:
         #: The pipeline that it belongs to.
         self.plan: Final = plan
         #: Its name in expressions: `steps.load.outputs.result`.
@@ -57,6 +57,8 @@ class Promise:
         self.kind: Final = kind
         #: The step that it comes from; empty for others.
         self.step: Final = step
+        #: What an item is verified by, if it is an output of a step: see `task_runner`.
+        self.proof: Final = proof
 
     def __eq__(self, other: object) -> Condition:  # type: ignore[override] # it is asked when the pipeline runs
         return self._compared("==", other)

@@ -4,7 +4,9 @@ A run belongs to the cluster; any program can attach to it by name.
 """
 
 import asyncio
+import base64
 import contextlib
+import hmac
 import json
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ R = TypeVar("R")
 PIPELINES: Final = ("rota.dev", "v1alpha1", "pipelines")
 RUNS: Final = ("rota.dev", "v1alpha1", "pipelineruns")
 _STEP_RUNS: Final = ("rota.dev", "v1alpha1", "stepruns")
+_SECRETS: Final = ("", "v1", "secrets")
 #: Annotation with the steps that the result of a run is composed of, as JSON.
 RESULT_ANNOTATION: Final = "rota.dev/result"
 _OVER: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
@@ -99,7 +102,8 @@ class Run(Generic[R]):
                 f"{self.name} was not begun from Python, and so has no result; see its steps", task=self.name
             )
         wanted = json.loads(shape)
-        texts = self._client.ask(lambda api: self._texts(api, _mentioned(wanted)), patient=True)
+        key = self._client.ask(lambda api: self._key(api, run), patient=True)
+        texts = self._client.ask(lambda api: self._texts(api, _mentioned(wanted), key, meta.uid(run)), patient=True)
         found: R = _put_together(wanted, texts)
         return found
 
@@ -174,12 +178,40 @@ class Run(Generic[R]):
                         if _phase(event.object) in _OVER:
                             break
 
-    async def _texts(self, api: ApiClient, wanted: Mapping[str, str]) -> dict[str, list[str]]:
-        """The results of steps as texts, by name, items in order."""
+    async def _key(self, api: ApiClient, run: Object) -> str:
+        """The key with which the steps of a run sign their outputs."""
+        name = (run.get("status") or {}).get("signingSecret")
+        if not name:
+            raise NoResult(
+                f"the steps of {self.name} did not sign their results, so it is not known where these are from; "
+                "create the pipeline again with this version of Rota and run it again",
+                task=self.name,
+            )
+        try:
+            found = await api.get(_SECRETS, name, namespace=self._client.namespace)
+        except (api_errors.NotFound, api_errors.Forbidden) as problem:
+            raise NoResult(
+                f"the results of {self.name} cannot be verified, because their key cannot be read: {problem}",
+                task=self.name,
+            ) from None
+        if found.get("type") != object_names.SIGNING_TYPE:
+            raise NoResult(f"the Secret {name} that {self.name} refers to has no key of a pipeline", task=self.name)
+        return base64.b64decode(found["data"]["key"]).decode()
+
+    async def _texts(self, api: ApiClient, wanted: Mapping[str, str], key: str, uid: str) -> dict[str, list[str]]:
+        """The results of steps as texts, by name, items in order; `NoResult` if a step did not write one of them."""
         found: dict[str, list[str]] = {}
         for step in wanted:
             runs = sorted(await self._step_runs(api, step), key=lambda one: one["spec"].get("index") or 0)
-            found[step] = [await self._text(api, one) for one in runs if _result_of(one) is not None]
+            left = [one for one in runs if _result_of(one) is not None]
+            for one in left:
+                if not _is_authentic(one, step, key=key, uid=uid):
+                    raise NoResult(
+                        f"the output of {meta.name(one)} was not written by step {step} of {self.name}: its signature "
+                        "is wrong; look who may change step runs and the status of pods in this namespace",
+                        task=self.name,
+                    )
+            found[step] = [await self._text(api, one) for one in left]
         return found
 
     async def _text(self, api: ApiClient, step_run: Object) -> str:
@@ -231,12 +263,25 @@ class Run(Generic[R]):
 
 
 def _phase(run: Object) -> str:
-    return str((run.get("status") or {}).get("phase") or "Pending")
+    """The phase; that of the next attempt if a retry is requested and the controller has not seen it."""
+    status = run.get("status") or {}
+    if (run["spec"].get("retry") or 0) > (status.get("observedRetry") or 0):
+        return "Pending"
+    return str(status.get("phase") or "Pending")
 
 
 def _result_of(step_run: Object) -> str | None:
     found = ((step_run.get("status") or {}).get("outputs") or {}).get("result")
     return None if found is None else str(found)
+
+
+def _is_authentic(step_run: Object, step: str, *, key: str, uid: str) -> bool:
+    """Whether a step run's result was written by this step, in this run or one whose result it reuses."""
+    spec, outputs = step_run["spec"], step_run["status"]["outputs"]
+    scope = task_runner.ANY_RUN if spec.get("cacheKey") else uid
+    index = "" if spec.get("index") is None else str(spec["index"])
+    expected = task_runner.sign_output(key, (scope, step, "result"), index, outputs["result"])
+    return hmac.compare_digest(expected.encode(), str(outputs.get("signature") or "").encode())
 
 
 def _seen_from_outside(text: str, step_run: Object) -> str:

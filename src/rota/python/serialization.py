@@ -54,8 +54,17 @@ class Packed:
         text = base64.b64encode(self.content).decode()
         return [text[at : at + PART] for at in range(0, len(text), PART)]
 
-    def header(self, *, parts: int, file: str = "", results: str = "", outputs: Sequence[str] = ("result",)) -> str:
-        """What the task runner reads first."""
+    def header(
+        self,
+        *,
+        parts: int,
+        file: str = "",
+        results: str = "",
+        outputs: Sequence[str] = ("result",),
+        step: str = "",
+        signed: Sequence[int] = (),
+    ) -> str:
+        """What the task runner reads first; `signed` are the numbers of the values that other steps have signed."""
         return json.dumps(
             {
                 "name": self.name,
@@ -67,6 +76,8 @@ class Packed:
                 "results": results,
                 "outputs": list(outputs),
                 "values": list(self.values),
+                "step": step,
+                "signed": list(signed),
             }
         )
 

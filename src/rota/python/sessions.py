@@ -42,10 +42,12 @@ from rota.python.failures import (
 from rota.python.futures import Future
 from rota.python.manifests import (
     FETCHED_S,
+    INDEX_LABEL,
     JOB_LABEL,
     JOBS,
     KEPT_ANNOTATION,
     SECRETS,
+    SERVICES,
     SESSION_LABEL,
     UNTIL_FETCHED,
 )
@@ -217,6 +219,8 @@ class Session:
             self._begin(self._discard(SECRETS, name))
             raise
         self._begin(self._belong(name, made))
+        if call.options.gang:
+            await self.client.create(SERVICES, manifests.service(made))
 
     async def _belong(self, name: str, made: Object) -> None:
         """Make the Job the owner of its Secret."""
@@ -330,7 +334,7 @@ class Session:
             entry.future.progressed(phase=told, node=node, pod=meta.name(new), why=why)
             if why and self._impatient is None:
                 self._impatient = asyncio.create_task(self._waiting())
-        elif phase == "Succeeded":
+        elif phase == "Succeeded" and INDEX_LABEL not in meta.labels(new):  # of a gang, all have to end
             entry.future.progressed(phase="running", node=node, pod=meta.name(new))
             self._settle(entry, lambda: self._outcome(entry, new))
 
@@ -354,7 +358,7 @@ class Session:
         if entry is None:
             return
         if new is None:
-            gone = Deleted(f"somebody deleted {key.name}", task=key.name, node=entry.future.node)
+            gone = Deleted(f"{key.name} was deleted", task=key.name, node=entry.future.node)
             self._settle(entry, lambda: _at_once(gone))
         elif meta.is_condition_true(new, "Complete") or meta.is_condition_true(new, "Failed"):
             self._settle(entry, lambda: self._last_outcome(entry, new))
@@ -388,7 +392,7 @@ class Session:
                 value, problem = await asyncio.to_thread(_read, outcome, text, future.name)
         except (api_errors.ApiError, TransportError, task_runner.Missing) as error:
             problem = NoResult(f"the result of {future.name} cannot be had: {error}", task=future.name)
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+        except Exception as error:  # noqa: BLE001 - callers that wait for the future get every error
             problem = error
         self._forget(future.name)
         await asyncio.to_thread(future.settle, value, problem)
@@ -412,6 +416,9 @@ class Session:
         """The result of a task whose Job has finished."""
         future = entry.future
         tries = [one for one in await self._pods_of(future.name) if _phase(one) in _FINISHED]
+        if meta.is_condition_true(job, "Failed"):  # of a gang, the process that failed tells why
+            tries = [one for one in tries if _phase(one) == "Failed"] or tries
+        tries.sort(key=lambda one: meta.labels(one).get(INDEX_LABEL) == "0")
         won = [one for one in tries if _phase(one) == "Succeeded"]
         if tries:
             last = (won or tries)[-1]

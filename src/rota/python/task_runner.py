@@ -8,6 +8,9 @@ report that. Its input is in environment variables, which are removed before the
     ROTA_TASK_n     the pickled function and its arguments, in parts
     ROTA_TASK_KEY   signs the result, so that the reader can authenticate it before unpickling
     ROTA_VALUE_n    values that became known after the task was created: of other steps, items, parameters
+    ROTA_PROOF_n    the step and the signature of a value that is an output of another step
+    ROTA_SCOPE      the uid of the pipeline's run, which signatures include; `-` for outputs that other runs may reuse
+    ROTA_ITEM       the number of the item, in a step that runs once for each
     ROTA_OUTPUTS    the file that outlives the task, of at most 4096 bytes
 
 A value is written as JSON if that is exact, else as `pickle:...`; if it is too large for the file, it is written to a
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 #: The version of this format; a worker with another version of Rota may read another one.
-FORMAT = 1
+FORMAT = 2
 #: The bytes of outputs that a pod's status keeps.
 MOST_BYTES = 4096
 #: The exit code for errors that no retry fixes: a wrong Python, a missing module.
@@ -43,6 +46,8 @@ HOPELESS = 78
 #: The exit code if the function's result cannot be serialized, which no retry fixes either.
 UNSENDABLE = 79
 _PICKLE, _FILE = "pickle:", "file:"
+#: The scope of outputs that later runs may reuse.
+ANY_RUN = "-"
 #: Stands for the numeric user id in the name of a folder.
 _OWN = "{uid}"
 _PLAIN = (str, int, bool, type(None))
@@ -136,6 +141,25 @@ def sign(key: str, name: str, text: str) -> str:
     return hmac.new(key.encode(), f"{name}\0{text}".encode(), "sha256").hexdigest()
 
 
+def sign_output(key: str, source: tuple[str, str, str], index: str, text: str) -> str:
+    """The signature of a step's output: its item, and a MAC of 128 bits, since a list of outputs has one for each.
+
+    `source` is the scope, the step and the name of the output. So an output is not accepted as that of another run,
+    step or item. An output that other runs may reuse may have been that of another item.
+    """
+    if source[0] == ANY_RUN:
+        index = ""
+    said = "\0".join((*source, index, text)).encode()
+    mac = hmac.new(key.encode(), said, "sha256").digest()[:16]
+    return f"{index}:{base64.urlsafe_b64encode(mac).decode().rstrip('=')}"
+
+
+def is_output(key: str, source: tuple[str, str, str], signature: str, text: str) -> bool:
+    """Whether a step wrote this output."""
+    expected = sign_output(key, source, signature.partition(":")[0], text)
+    return hmac.compare_digest(expected.encode(), signature.encode())
+
+
 # --- input ------------------------------------------------------------------------------------------------------------
 
 
@@ -147,7 +171,10 @@ class _Given:
         self.key = variables.pop("ROTA_TASK_KEY", "")
         self.outputs = variables.pop("ROTA_OUTPUTS", "")
         self._parts = [variables.pop(f"ROTA_TASK_{number}", "") for number in range(self.task["parts"])]
+        self.scope = variables.pop("ROTA_SCOPE", "")
+        self.index = variables.pop("ROTA_ITEM", "")
         self._values = [variables.pop(f"ROTA_VALUE_{number}", "") for number in range(len(self.task["values"]))]
+        self._proofs = [variables.pop(f"ROTA_PROOF_{number}", "") for number in range(len(self.task["values"]))]
         self._known: dict[int, Any] = {}
 
     def call(self) -> Any:
@@ -178,8 +205,43 @@ class _Given:
     def _value(self, number: int) -> Any:
         """The value of a promise."""
         if number not in self._known:
-            self._known[number] = _converted(self._values[number], self.task["values"][number], self._load)
+            kind = self.task["values"][number]
+            if number in self.task["signed"]:
+                self._verify(self._values[number][1:], self._proofs[number], kind)
+            self._known[number] = _converted(self._values[number], kind, self._load)
         return self._known[number]
+
+    def _verify(self, text: str, proof: str, kind: str) -> None:
+        """`Problem` unless the step wrote the value.
+
+        A proof is `STEP OUTPUT SCOPE SIGNATURE`. Only the signature, which comes last, is taken from an output; what
+        precedes it is from the pipeline. Without a step the value itself is from the pipeline, too.
+        """
+        step, output, scope, signature = proof.split(" ", 3)
+        if not step:
+            return
+        try:
+            well = self._is_authentic((scope, step, output), signature, text, kind)
+        except (ValueError, IndexError, AttributeError):  # not what a step writes
+            well = False
+        if not well:
+            raise Problem(
+                f"the output {output} of step {step} was not written by that step of this run: its signature is wrong; "
+                "retry the run, and check which users may change step runs and the status of pods in this namespace"
+            )
+
+    def _is_authentic(self, source: tuple[str, str, str], signature: str, text: str, kind: str) -> bool:
+        if source[2] == "items":  # one of a list, which was signed as a whole
+            signature, _, listed = signature.partition(" ")
+            return is_output(self.key, source, signature, listed) and json.loads(listed)[int(self.index)] == text
+        if kind != "values":
+            return is_output(self.key, source, signature, text)
+        texts, signatures = json.loads(text), json.loads(signature)
+        order = [int(one.partition(":")[0] or 0) for one in signatures]
+        in_order = source[0] == ANY_RUN or order == sorted(set(order))
+        pairs = zip(signatures, texts)  # noqa: B905 - an older Python has no `strict`
+        same = len(texts) == len(signatures)
+        return same and in_order and all(is_output(self.key, source, *pair) for pair in pairs)
 
 
 def _converted(given: str, kind: str, load: Callable[[bytes], Any]) -> Any:
@@ -201,7 +263,7 @@ def _converted(given: str, kind: str, load: Callable[[bytes], Any]) -> Any:
 
 def _check_version(task: dict[str, Any]) -> None:
     if task.get("format") != FORMAT:
-        raise Problem("the Rota of this worker is of another version than that of whoever wrote the task")
+        raise Problem("this worker has another version of Rota than the client that submitted the task")
     here, there = f"{sys.version_info[0]}.{sys.version_info[1]}", task["python"]
     if here != there:
         raise Problem(
@@ -219,16 +281,23 @@ class _Left:
     def __init__(self, given: _Given) -> None:
         self._given = given
         self._name: str = given.task["name"]
-        #: Whether the reader is the client that submitted the function; otherwise it is a pipeline, whose outputs users
-        #: read.
-        self._signed = bool(given.key)
+        #: The step of a pipeline, whose errors users read; empty if the client that submitted the function reads them.
+        self._step: str = given.task.get("step") or ""
 
     def result(self, value: Any) -> None:
         items = self._items(value) if "items" in self._given.task["outputs"] else None
         outputs = {"result": self._fit(write(value), "result", spare=len(json.dumps(items)))}
         if items is not None:
             outputs["items"] = items
+        if self._step:
+            outputs["signature"] = self._signature("result", outputs["result"])
+            if items is not None:
+                outputs["items-signature"] = self._signature("items", items)
         self._leave(outputs)
+
+    def _signature(self, output: str, text: str) -> str:
+        given = self._given
+        return sign_output(given.key, (given.scope, self._step, output), given.index, text)
 
     def _items(self, value: Any) -> str:
         """Each item of a value by itself, for a step that runs once for each."""
@@ -238,7 +307,7 @@ class _Left:
         return items
 
     def error(self, problem: Exception, written: str) -> None:
-        if not self._signed:
+        if self._step:
             self._leave_text(_brief(problem))
             return
         record = {"type": type(problem).__name__, "message": str(problem)[:2000], "traceback": written[-20_000:]}
@@ -262,10 +331,10 @@ class _Left:
     def problem(self, text: str) -> None:
         """Report in one line why the task did not run."""
         sys.stderr.write(f"rota: {text}\n")
-        if self._signed:
-            self._leave({"problem": text[:500]})
-        else:
+        if self._step:
             self._leave_text(text[:1000])
+        else:
+            self._leave({"problem": text[:500]})
 
     def _fit(self, text: str, name: str, *, spare: int = 0) -> str:
         size = len(json.dumps(text)) + _AROUND + spare
@@ -285,7 +354,7 @@ class _Left:
 
     def _leave(self, outputs: dict[str, str]) -> None:
         for name in ("result", "error", "problem"):
-            if self._signed and name in outputs:
+            if not self._step and name in outputs:
                 outputs["mac"] = sign(self._given.key, name, outputs[name])
         self._leave_text(json.dumps(outputs, separators=(",", ":")))
 
@@ -352,7 +421,7 @@ def own_folder(pattern: str) -> str:
     folder = own_path(pattern)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if os.path.islink(folder) or os.lstat(folder).st_uid != os.getuid():
-        raise Problem(f"{folder} belongs to somebody else; remove it, or name a workspace")
+        raise Problem(f"{folder} belongs to another user; remove it, or name a workspace")
     now = time.time()  # noqa: TID251 - this source travels by itself
     for entry in os.scandir(folder):
         try:

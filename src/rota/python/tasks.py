@@ -18,8 +18,8 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overlo
 
 from rota.python import clients, notebook_html, pipeline_builder, serialization
 from rota.python.futures import Future
-from rota.python.options import Options, Wishes
-from rota.python.pipeline_builder import PipelineError, StepWishes
+from rota.python.options import Options, TaskOptions
+from rota.python.pipeline_builder import PipelineError, StepOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,11 +31,11 @@ class Task(Generic[P, R]):
     __name__: str
     __wrapped__: Callable[P, R]
 
-    def __init__(self, function: Callable[P, R], options: Options, *, step: StepWishes | None = None) -> None:
+    def __init__(self, function: Callable[P, R], options: Options, *, step: StepOptions | None = None) -> None:
         functools.update_wrapper(self, function)
         self.function: Final = function
         self.task_options: Final = options
-        self._step: Final[StepWishes] = step or {}
+        self._step: Final[StepOptions] = step or {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function locally; in a pipeline, add a step."""
@@ -43,7 +43,7 @@ class Task(Generic[P, R]):
         if plan is None:
             here: Any = self.function(*args, **kwargs) if self._step.get("when", True) else None
             return cast("R", here)
-        step: R = plan.add(self.function, self.task_options, args, kwargs, wishes=self._step)
+        step: R = plan.add(self.function, self.task_options, args, kwargs, settings=self._step)
         return step
 
     def each(self, *iterables: Iterable[Any]) -> list[R]:
@@ -52,7 +52,7 @@ class Task(Generic[P, R]):
         if plan is None:
             one: Any = self.function
             return [one(*args) for args in zip(*iterables, strict=False)] if self._step.get("when", True) else []
-        steps: list[R] = plan.add_each(self.function, self.task_options, iterables, wishes=self._step)
+        steps: list[R] = plan.add_each(self.function, self.task_options, iterables, settings=self._step)
         return steps
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
@@ -68,20 +68,20 @@ class Task(Generic[P, R]):
         plan = pipeline_builder.current()
         if plan is None:
             return clients.default().map(self, *iterables)
-        steps: list[Future[R]] = plan.add_each(self.function, self.task_options, iterables, wishes=self._step)
+        steps: list[Future[R]] = plan.add_each(self.function, self.task_options, iterables, settings=self._step)
         return steps
 
-    def options(self, **wishes: Unpack[Wishes]) -> "Task[P, R]":
+    def options(self, **overrides: Unpack[TaskOptions]) -> "Task[P, R]":
         """The same function with other options."""
-        return Task(self.function, self.task_options.changed(**wishes), step=self._step)
+        return Task(self.function, self.task_options.changed(**overrides), step=self._step)
 
-    def step(self, **wishes: Unpack[StepWishes]) -> "Task[P, R]":
+    def step(self, **overrides: Unpack[StepOptions]) -> "Task[P, R]":
         """The same function with options as a step of a pipeline: `after`, `when`, `name`, ..."""
-        unknown = [one for one in wishes if one not in StepWishes.__annotations__]
+        unknown = [one for one in overrides if one not in StepOptions.__annotations__]
         if unknown:
-            known = ", ".join(StepWishes.__annotations__)
+            known = ", ".join(StepOptions.__annotations__)
             raise PipelineError(f"a step has no option {unknown[0]}", f"there are {known}")
-        return Task(self.function, self.task_options, step={**self._step, **wishes})
+        return Task(self.function, self.task_options, step={**self._step, **overrides})
 
     def __get__(self, instance: object, owner: type | None = None) -> "Task[P, R]":
         if instance is None:
@@ -99,7 +99,7 @@ class Task(Generic[P, R]):
 
     def _repr_html_(self) -> str:
         given = self.task_options
-        names = ("cpu", "memory", "gpu", "retries", "timeout", "priority", "queue", "python", "image")
+        names = ("cpu", "memory", "gpu", "retries", "timeout", "priority", "queue", "gang", "python", "image")
         return notebook_html.facts(
             f"Task {serialization.name_of(self.function)}", {name: getattr(given, name) or "" for name in names}
         )
@@ -110,12 +110,12 @@ def task(function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 @overload
-def task(**wishes: Unpack[Wishes]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+def task(**overrides: Unpack[TaskOptions]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
 
-def task(function: Callable[..., Any] | None = None, /, **wishes: Any) -> Any:
+def task(function: Callable[..., Any] | None = None, /, **overrides: Any) -> Any:
     """Make a task of a function: `@rota.task`, or with options `@rota.task(cpu=2, retries=3)`."""
-    options = Options().changed(**wishes)
+    options = Options().changed(**overrides)
     if function is not None:
         return Task(function, options)
     return lambda given: Task(given, options)

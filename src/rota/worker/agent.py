@@ -28,8 +28,9 @@ from rota.kit import logs, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.worker import addresses, container_config, probes, storage, termination_message, volumes
+from rota.worker import container_checks, container_config, storage, termination_message, volumes
 from rota.worker.checkpoint import Checkpoint
+from rota.worker.container_checks import ContainerChecks
 from rota.worker.devices import Devices
 from rota.worker.host_resources import HostResources as Hardware
 from rota.worker.pod_machine import machine_events
@@ -63,13 +64,6 @@ _SHOWN_S: Final = 3.0
 _GONE: Final = 10_000
 #: How often the disk usage of pods is checked.
 _STORAGE_S: Final = 10.0
-#: Timeout of a postStart hook.
-_HOOK_S: Final = 300.0
-_PROBES: Final[Mapping[str, str]] = {
-    "startup": "startupProbe",
-    "liveness": "livenessProbe",
-    "readiness": "readinessProbe",
-}
 
 
 class Agent:
@@ -110,8 +104,16 @@ class Agent:
         self._events: Final[asyncio.Queue[Event]] = asyncio.Queue()
         #: The last task of a container, which the next one waits for.
         self._lanes: Final[dict[tuple[str, str], asyncio.Task[None]]] = {}
-        self._probes: Final[dict[tuple[str, str, int, str], asyncio.Task[None]]] = {}
         self._launches: Final[dict[str, Launch]] = {}
+        self._checks: Final = ContainerChecks(
+            self.machine,
+            runtime,
+            address=hardware.address,
+            launch_of=self.launch_of,
+            happened=self._happened,
+            spawn=self._spawn,
+            clock=clock,
+        )
         #: Every run of which data is kept, by pod.
         self._runs: Final[dict[str, set[str]]] = {}
         self._background: Final[set[asyncio.Task[None]]] = set()
@@ -218,7 +220,7 @@ class Agent:
         uid, container, run = parse_run_id(ended.id)
         said = termination_message.read(self._volumes / uid, container, run)
         pod = self._seen(uid) if ended.code and not said else None
-        if pod is not None and termination_message.wants_log(_container(pod, container)):
+        if pod is not None and termination_message.wants_log(container_checks.container_of(pod, container)):
             self._spawn(functools.partial(self._exited_with_log, ended))
         else:
             self._tell_exit(ended, said)
@@ -268,7 +270,7 @@ class Agent:
         if ended is None:
             return found
         message = termination_message.read(self._volumes / uid, container, run)
-        if not message and ended.code and termination_message.wants_log(_container(pod, container)):
+        if not message and ended.code and termination_message.wants_log(container_checks.container_of(pod, container)):
             message = await termination_message.end_of(
                 self._runtime.logs(uid, container, run, termination_message.LOG_END)
             )
@@ -337,11 +339,11 @@ class Agent:
                 run = run_id(one.uid, one.container, one.run)
                 self._spawn(functools.partial(self._runtime.stop, run, one.grace_s))
             case machine_events.RunHook():
-                self._spawn(functools.partial(self._hook, one))
+                self._spawn(functools.partial(self._checks.run_hook, one))
             case machine_events.BeginProbe():
-                self._begin_probe(one)
+                self._checks.begin_probe(one)
             case machine_events.EndProbe():
-                self._end_probe(one.uid, one.container, one.run, one.kind)
+                self._checks.end_probe(one.uid, one.container, one.run, one.kind)
 
     def _in_turn(self, lane: tuple[str, str], work: Callable[[], Awaitable[None]]) -> None:
         before = self._lanes.get(lane)
@@ -479,7 +481,7 @@ class Agent:
         launch = self._with_names(launch, pod)
         launch = self._devices.given(launch, pod)
         return termination_message.given(
-            launch, _container(pod, container), folder, home=home, may_mount=self._runtime.may_mount
+            launch, container_checks.container_of(pod, container), folder, home=home, may_mount=self._runtime.may_mount
         )
 
     def _with_names(self, launch: Launch, pod: Object) -> Launch:
@@ -505,82 +507,6 @@ class Agent:
             await asyncio.to_thread(volumes.remove, made, keep=() if logs else (termination_message.FOLDER,))
             await asyncio.to_thread(termination_message.trim, made)
 
-    async def _hook(self, wanted: machine_events.RunHook) -> None:
-        pod = self._seen(wanted.uid)
-        launch = await self.launch_of(wanted.uid, wanted.container, wanted.run)
-        if pod is None or launch is None:
-            return
-        container = _container(pod, wanted.container)
-        handler = (container.get("lifecycle") or {}).get(wanted.hook) or {}
-        try:
-            async with asyncio.timeout(_HOOK_S if wanted.hook == "postStart" else max(_grace(pod), 1)):
-                answer = await probes.handle(
-                    handler,
-                    execute=functools.partial(self._runtime.execute, launch),
-                    ports=_ports(container),
-                    address=addresses.of(pod, self._hardware.address),
-                )
-        except Exception as problem:  # whatever goes wrong, the hook has ended
-            if not isinstance(problem, OSError | TimeoutError | LaunchError):
-                log.exception("hook failed", error=problem, pod=wanted.uid, container=wanted.container)
-            answer = probes.Answer(False, str(problem) or type(problem).__name__)
-        done = machine_events.HookDone(
-            now=self._clock.now(),
-            uid=wanted.uid,
-            container=wanted.container,
-            run=wanted.run,
-            hook=wanted.hook,
-            success=answer.success,
-            message=answer.message,
-        )
-        self._happened(done)
-
-    # --- probes -------------------------------------------------------------------------------------------------------
-
-    def _begin_probe(self, wanted: machine_events.BeginProbe) -> None:
-        key = (wanted.uid, wanted.container, wanted.run, wanted.kind)
-        if key not in self._probes:
-            task = self._probes[key] = self._spawn(functools.partial(self._probe, wanted))
-            task.add_done_callback(lambda _: self._probes.pop(key, None))
-
-    def _end_probe(self, uid: str, container: str, run: int, kind: str) -> None:
-        task = self._probes.pop((uid, container, run, kind), None)
-        if task is not None:
-            task.cancel()
-
-    async def _probe(self, wanted: machine_events.BeginProbe) -> None:
-        pod = self._seen(wanted.uid)
-        launch = await self.launch_of(wanted.uid, wanted.container, wanted.run)
-        if pod is None or launch is None:
-            return
-        container = _container(pod, wanted.container)
-
-        def tell(answer: probes.Answer) -> None:
-            state = self.machine.pod(wanted.uid)
-            if state is None or state.containers[wanted.container].run != wanted.run:
-                self._end_probe(wanted.uid, wanted.container, wanted.run, wanted.kind)
-                return
-            self._happened(
-                machine_events.Probed(
-                    now=self._clock.now(),
-                    uid=wanted.uid,
-                    container=wanted.container,
-                    run=wanted.run,
-                    kind=wanted.kind,
-                    success=answer.success,
-                    message=answer.message,
-                )
-            )
-
-        await probes.run_probe(
-            container[_PROBES[wanted.kind]],
-            tell,
-            execute=functools.partial(self._runtime.execute, launch),
-            ports=_ports(container),
-            address=addresses.of(pod, self._hardware.address),
-            clock=self._clock,
-        )
-
     async def launch_of(self, uid: str, container: str, run: int) -> Launch | None:
         """The launch of a run: as it was started, or rebuilt after a restart of the agent; None if the pod is gone."""
         return self._launches.get(run_id(uid, container, run)) or await self._launch(uid, container, run)
@@ -589,19 +515,3 @@ class Agent:
         """A pod as the API last had it."""
         pod = self.machine.pod(uid)
         return None if pod is None else dict(pod.seen)
-
-
-def _container(pod: Object, name: str) -> Mapping[str, Any]:
-    spec = pod["spec"]
-    every = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    found: Mapping[str, Any] = next(one for one in every if one["name"] == name)
-    return found
-
-
-def _grace(pod: Object) -> int:
-    found = pod["spec"].get("terminationGracePeriodSeconds")
-    return found if isinstance(found, int) else 30
-
-
-def _ports(container: Mapping[str, Any]) -> dict[str, int]:
-    return {one["name"]: one["containerPort"] for one in container.get("ports") or () if one.get("name")}

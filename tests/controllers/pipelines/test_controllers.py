@@ -123,7 +123,7 @@ async def test_a_step_that_is_soon_over_costs_three_writes(
     assert {what: sent[what] for what in wanted} == wanted
 
 
-async def test_a_step_that_goes_on_is_told_to(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+async def test_a_continued_step_is_instructed(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     kubelet.ends = lambda _: None
     async with controllers(cluster):
         await submit(cluster, run(step("a")))
@@ -224,7 +224,7 @@ async def test_a_pod_that_vanishes_at_once_is_lost_to_a_disruption(cluster: Virt
     assert "failures" not in told["status"]
 
 
-async def test_a_pod_that_cannot_be_made_is_told_on_the_step(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+async def test_a_pod_that_cannot_be_created_is_reported_on_the_step(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     bad = {"name": "a", "template": {"spec": {"containers": [{"name": "Not A Name", "image": "app:1"}]}}}
     async with controllers(cluster):
         await submit(cluster, run(bad))
@@ -264,7 +264,9 @@ async def begun_unwritten(cluster: VirtualCluster, name: str, **spec: Any) -> No
     await cluster.client.create(PODS, objects.attempt(made, 0), namespace="default")
 
 
-async def test_who_has_begun_without_writing_it_down_has_the_mutex(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+async def test_a_run_that_started_without_recording_it_holds_the_mutex(
+    cluster: VirtualCluster, kubelet: Kubelet
+) -> None:
     kubelet.ends = lambda _: None
     spec = {"run": "r", "step": "a", "template": step("a")["template"], "mutex": "db"}
     first = {"metadata": {"name": "q-a"}, "spec": spec}
@@ -286,7 +288,7 @@ async def test_a_run_that_could_not_begin_can_be_tried_again(cluster: VirtualClu
         await reaches(cluster, RUNS, "r", phase="Succeeded", observedRetry=1)
 
 
-async def test_what_becomes_no_step_run_when_it_is_filled_in_is_told_as_one(
+async def test_a_step_that_cannot_become_a_step_run_is_reported_as_one(
     cluster: VirtualCluster, kubelet: Kubelet
 ) -> None:
     async with controllers(cluster):
@@ -420,7 +422,7 @@ async def test_of_steps_that_share_a_mutex_one_runs_at_a_time(cluster: VirtualCl
     assert most == 1
 
 
-async def test_who_waits_for_a_mutex_says_so(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+async def test_a_run_that_waits_for_a_mutex_reports_it(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     kubelet.ends = lambda _: None
     async with controllers(cluster):
         await submit(cluster, run(step("a", forEach={"items": [1, 2]}, mutex="db")))

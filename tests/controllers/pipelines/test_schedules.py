@@ -100,7 +100,7 @@ OWN = {"steps": [{"name": "a", "template": {"spec": {"containers": [{"name": "ma
         ({"pipeline": "p"}, None),
     ],
 )
-async def test_a_run_goes_when_it_says_or_after_the_usual_time_if_nobody_does(
+async def test_a_run_is_removed_after_its_own_or_the_default_time(
     cluster: VirtualCluster, spec: dict[str, Any], kept_s: float | None
 ) -> None:
     await create(cluster)

@@ -69,7 +69,7 @@ async def test_what_cannot_be_had_is_refused_with_a_line_of_text(
     assert await endpoint.get(path) == answer
 
 
-async def test_the_pods_of_the_worker_are_told(client: Client, endpoint: Endpoint) -> None:
+async def test_the_endpoint_lists_the_pods_of_the_worker(client: Client, endpoint: Endpoint) -> None:
     await start_pod(client, "true")
     code, said = await endpoint.get("/pods")
     assert code == 200

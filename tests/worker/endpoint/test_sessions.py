@@ -93,7 +93,7 @@ async def test_input_reaches_the_command(client: Client, endpoint: Endpoint, pro
     assert talk.streams[1] == b"one\ntwo\n"
 
 
-async def test_the_end_of_input_is_told_in_version_five(client: Client, endpoint: Endpoint) -> None:
+async def test_protocol_version_five_signals_the_end_of_input(client: Client, endpoint: Endpoint) -> None:
     await start_pod(client, "sleep", "300")
     data = os.urandom(3 << 20)
     async with talking(endpoint, "cat", input=1) as talk:
@@ -195,7 +195,7 @@ async def test_a_container_is_talked_to_after_the_agent_was_away(client: Client,
         assert talk.streams[1] == b"green\n"
 
 
-async def test_what_cannot_be_begun_is_told_as_its_end(client: Client, endpoint: Endpoint) -> None:
+async def test_a_failed_start_is_reported_as_the_exit(client: Client, endpoint: Endpoint) -> None:
     await start_pod(client, "sleep", "300")
     async with talking(endpoint, "true", path="/exec/default/p/d") as talk:
         assert (await talk.end())["message"] == 'container not found ("d")'

@@ -14,7 +14,7 @@ def stage() -> Stage:
     return Stage()
 
 
-def test_a_pod_is_prepared_started_and_told(stage: Stage) -> None:
+def test_a_pod_is_prepared_started_and_reported(stage: Stage) -> None:
     out = stage.see(pod())
     assert machine_events.PrepareVolumes(uid=stage.uid) in out
     assert (stage.status["phase"], stage.state()["state"]) == ("Pending", {"waiting": {"reason": "ContainerCreating"}})
@@ -27,7 +27,7 @@ def test_a_pod_is_prepared_started_and_told(stage: Stage) -> None:
     assert stage.state()["containerID"] == "rota://c-0"
 
 
-def test_nothing_is_told_twice(stage: Stage) -> None:
+def test_nothing_is_reported_twice(stage: Stage) -> None:
     stage.begin(pod())
     stage.started()
     told = len([one for one in stage.sent if isinstance(one, machine_events.WriteStatus)])
@@ -333,7 +333,7 @@ def test_a_pod_past_its_deadline_fails(stage: Stage) -> None:
     assert (stage.status["phase"], stage.status["reason"]) == ("Failed", "DeadlineExceeded")
 
 
-def test_folders_that_cannot_be_made_are_tried_again_and_told(stage: Stage) -> None:
+def test_failed_volumes_are_retried_and_reported(stage: Stage) -> None:
     stage.see(pod())
     stage.send(machine_events.VolumesFailed, uid=stage.uid, message='configmap "x" not found')
     assert "FailedMount" in stage.told()

@@ -25,7 +25,7 @@ def test_what_still_runs_is_not_started_again() -> None:
     assert stage.starts() == ["c"]
 
 
-def test_what_ended_meanwhile_is_told_with_its_code() -> None:
+def test_a_run_that_ended_meanwhile_is_reported_with_its_exit_code() -> None:
     stage = Stage()
     ended = _found(run=2, code=3, finished_at=NOW - 50)
     stage.send(machine_events.Adopted, pod=pod(restartPolicy="Never"), runs=(ended,))
@@ -47,7 +47,7 @@ def test_init_containers_that_had_succeeded_are_not_repeated() -> None:
     assert stage.condition("Initialized")[0] == "True"
 
 
-def test_what_lost_its_owner_is_stopped_and_nothing_is_told() -> None:
+def test_a_run_without_a_pod_is_stopped_and_not_reported() -> None:
     stage = Stage()
     stage.send(machine_events.Adopted, pod=pod(), runs=(_found(),))
     stage.running[stage.uid, "c"] = 0
@@ -125,7 +125,7 @@ def test_an_end_that_the_api_knows_is_not_disputed() -> None:
     assert not [one for one in out if isinstance(one, machine_events.WriteStatus)]
 
 
-def test_the_termination_message_of_what_ended_meanwhile_is_told() -> None:
+def test_the_termination_message_of_a_run_that_ended_meanwhile_is_reported() -> None:
     stage = Stage()
     runs = (
         _found(run=1, code=1, finished_at=NOW - 60, message="why the run before failed"),
@@ -139,7 +139,7 @@ def test_the_termination_message_of_what_ended_meanwhile_is_told() -> None:
     assert stage.state()["restartCount"] == 2
 
 
-def test_a_status_that_had_told_the_end_is_not_written_again() -> None:
+def test_a_final_status_is_not_written_again() -> None:
     stage = Stage()
     stage.send(machine_events.Adopted, pod=pod(restartPolicy="Never"), runs=(_found(code=0, finished_at=NOW - 50),))
     ended = {"name": "c", "state": {"terminated": {"exitCode": 0, "message": "the result"}}}

@@ -38,7 +38,7 @@ def test_capabilities_are_added_and_dropped_by_any_spelling() -> None:
     assert "CAP_KILL" not in _held(_config(security=Security(drop=("KILL",))))[0]
 
 
-def test_who_is_privileged_may_do_everything_and_see_everything() -> None:
+def test_a_privileged_container_has_all_capabilities_and_sees_all_devices() -> None:
     config = _config(security=Security(privileged=True, may_gain=False))
     assert "CAP_SYS_ADMIN" in _held(config)[0]
     assert config["linux"]["maskedPaths"] == []

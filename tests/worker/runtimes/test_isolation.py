@@ -60,7 +60,7 @@ def test_rotas_own_files_are_covered_but_for_what_the_task_needs(tmp_path_factor
             one.rmdir()
 
 
-def test_what_is_inside_is_told_by_whole_names() -> None:
+def test_containment_compares_whole_path_components() -> None:
     assert isolation.inside("/a/b", ["/a"])
     assert isolation.inside("/a", ["/a"])
     assert not isolation.inside("/ab", ["/a"])

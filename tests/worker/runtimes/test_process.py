@@ -127,7 +127,7 @@ async def test_others_reach_their_home_in_a_folder_that_is_closed_to_them(bench:
     assert await bench.runtime.execute(launch, ["sh", "-c", "pwd; id -u"]) == (0, f"{home}\n65534\n".encode())
 
 
-async def test_those_who_have_gone_leave_nothing_open_also_if_nothing_was_said_to_them(bench: Bench) -> None:
+async def test_closed_readers_leave_no_open_pipe_even_without_output(bench: Bench) -> None:
     run = await bench.start("sh", "-c", "echo $PPID; exec sleep 60", stdin=True)
     await bench.says(b"\n")
     files = Path(f"/proc/{int(await bench.log())}/fd")

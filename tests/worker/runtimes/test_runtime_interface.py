@@ -352,7 +352,7 @@ async def test_what_runs_can_be_measured(bench: Bench) -> None:
     assert run not in bench.runtime.places()
 
 
-async def test_input_is_written_by_whoever_attaches_also_after_the_agent_was_away(bench: Bench) -> None:
+async def test_an_attached_client_writes_input_even_after_an_agent_restart(bench: Bench) -> None:
     run = await bench.start("sh", "-c", "read x; echo got $x; cat; echo over", stdin=True)
     await bench.reopen()
     session = sessions.attached(await bench.runtime.attach(run), end_input=partial(bench.runtime.end_input, run))

@@ -75,7 +75,7 @@ def test_what_cannot_be_served_here_has_no_route(service: dict[str, Any]) -> Non
     assert _catalog([service]).routes() == []
 
 
-def test_an_address_that_is_not_the_machines_own_is_told() -> None:
+def test_a_foreign_address_is_reported() -> None:
     (one,) = _catalog([_service(clusterIP="10.96.0.7")]).unserved()
     assert (one.namespace, one.name) == ("shop", "web")
     assert one.why == "10.96.0.7 is not a loopback address: delete the service and create it anew"

@@ -19,13 +19,14 @@ from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Propagation
 from rota.controllers.controller_ref_manager import BY_CONTROLLER, OWNED, OwnerKind
 from rota.controllers.cron_jobs import runs
+from rota.controllers.cron_jobs.runs import JobKind
 from rota.controllers.pod_control import is_end_of_namespace
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
 CRON_JOBS: Final = ("batch", "v1", "cronjobs")
-JOBS: Final = ("batch", "v1", "jobs")
+JOBS: Final = runs.NATIVE.target
 KIND: Final = OwnerKind(api_version="batch/v1", kind="CronJob", target=CRON_JOBS)
 _WORKERS: Final = 5
 #: After a conflicting write: the watch delivers the new state soon.
@@ -35,7 +36,19 @@ _SOON_S: Final = 0.05
 class CronJobController:
     """Creates the Jobs of all CronJobs."""
 
-    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock,
+        rng: Rng,
+        metrics: Metrics | None = None,
+        kind: OwnerKind = KIND,
+        jobs: JobKind = runs.NATIVE,
+    ) -> None:
+        """`kind` is that of the CronJobs, `jobs` that of the Jobs that they make."""
+        self._kind: Final = kind
+        self._makes: Final = jobs
         self._client: Final = client
         self._clock: Final = clock
         self._frame: Final = Reconciler[Key](
@@ -45,8 +58,8 @@ class CronJobController:
         #: Expected writes of Jobs and of CronJobs, by the CronJob's uid.
         self._expectations: Final = Expectations(clock)
         self._own_writes: Final = Expectations(clock)
-        self._cron_jobs: Final = self._frame.follow(CRON_JOBS, self._cron_job_changed)
-        self._jobs: Final = self._frame.follow(JOBS, self._job_changed, indexers=OWNED)
+        self._cron_jobs: Final = self._frame.follow(kind.target, self._cron_job_changed)
+        self._jobs: Final = self._frame.follow(jobs.target, self._job_changed, indexers=OWNED)
 
     async def run(self) -> None:
         """Create Jobs until cancelled."""
@@ -61,14 +74,14 @@ class CronJobController:
 
     def _job_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._expectations.observe(key, old, new)
-        if (owner := KIND.owner_of(new or old)) is not None:
+        if (owner := self._kind.owner_of(new or old)) is not None:
             self._frame.queue.add(Key(key.namespace, owner["name"]))
 
     async def _process(self, key: Key) -> float | None:
         found = self._cron_jobs.cache.get(key.name, key.namespace)
         if found is None:
             return None
-        cron_job = KIND.complete(found)
+        cron_job = self._kind.complete(found)
         for expectations in (self._expectations, self._own_writes):
             if not expectations.settled(meta.uid(cron_job)):
                 return expectations.patience_s(meta.uid(cron_job))
@@ -81,7 +94,7 @@ class CronJobController:
 
     async def _sync(self, cron_job: Object) -> float | None:
         jobs = self._jobs.cache.indexed(BY_CONTROLLER, meta.uid(cron_job))
-        for one in runs.outlived(cron_job, jobs):
+        for one in runs.outlived(cron_job, jobs, self._makes):
             if not meta.is_deleting(one):
                 await self._delete(cron_job, one)
         cron_job = await self._write(cron_job, self._seen(cron_job, jobs))
@@ -127,18 +140,18 @@ class CronJobController:
             job = known.get(one["uid"])
             if job is None:
                 self._recorder.event(cron_job, "Normal", "MissingJob", f"Active job went missing: {one['name']}")
-            elif end := runs.end_of(job):
+            elif end := self._makes.end_of(job):
                 message = f"Saw completed job: {one['name']}, condition: {end}"
                 self._recorder.event(cron_job, "Normal", "SawCompletedJob", message)
             else:
                 active.append(one)
         listed = {one["uid"] for one in active}
         for job in sorted(jobs, key=meta.name):
-            _note_times(status, job)
-            if runs.end_of(job) or meta.uid(job) in listed:
+            _note_times(status, job, self._makes)
+            if self._makes.end_of(job) or meta.uid(job) in listed:
                 continue
             if runs.scheduled_at(job) is not None:
-                active.append(runs.reference(job))
+                active.append(runs.reference(job, self._makes))
             elif meta.uid(job) not in {one["uid"] for one in status.get("active") or ()}:
                 message = f"Saw a job that the controller did not create or forgot: {meta.name(job)}"
                 self._recorder.event(cron_job, "Warning", "UnexpectedJob", message)
@@ -163,12 +176,12 @@ class CronJobController:
             for one in active:
                 await self._delete(cron_job, {"metadata": one})
             active = ()
-        made = await self._create(cron_job, runs.job(cron_job, at, place))
+        made = await self._create(cron_job, runs.job(cron_job, at, place, self._makes))
         if made is None:
             return cron_job
         status = {
             **(cron_job.get("status") or {}),
-            **_listed([*active, runs.reference(made)]),
+            **_listed([*active, runs.reference(made, self._makes)]),
             "lastScheduleTime": times.format_time(at),
         }
         return await self._write(cron_job, status)
@@ -177,10 +190,10 @@ class CronJobController:
         key = Key(meta.namespace(wanted), meta.name(wanted))
         self._expectations.expect(meta.uid(cron_job), key)
         try:
-            made = await self._client.create(JOBS, wanted)
+            made = await self._client.create(self._makes.target, wanted)
         except errors.AlreadyExists:
             self._expectations.drop(key)  # the watch may have delivered it already
-            found = await self._client.get(JOBS, key.name, namespace=key.namespace)
+            found = await self._client.get(self._makes.target, key.name, namespace=key.namespace)
             ours = (meta.controller_of(found) or {}).get("uid") == meta.uid(cron_job)
             return found if ours else None
         except errors.ApiError as error:
@@ -201,7 +214,11 @@ class CronJobController:
         self._expectations.expect(meta.uid(cron_job), key, of=job, going=True)
         try:
             answer = await self._client.delete(
-                JOBS, key.name, namespace=key.namespace, uid=meta.uid(job), propagation=Propagation.BACKGROUND
+                self._makes.target,
+                key.name,
+                namespace=key.namespace,
+                uid=meta.uid(job),
+                propagation=Propagation.BACKGROUND,
             )
         except (errors.NotFound, errors.Conflict):
             self._expectations.drop(key)
@@ -223,22 +240,22 @@ class CronJobController:
         key = Key(meta.namespace(cron_job), meta.name(cron_job))
         self._own_writes.expect(meta.uid(cron_job), key, of=cron_job)
         try:
-            written = await self._client.update(CRON_JOBS, {**cron_job, "status": status}, subresource="status")
+            written = await self._client.update(self._kind.target, {**cron_job, "status": status}, subresource="status")
         except BaseException:
             self._own_writes.drop(key)
             raise
         self._own_writes.confirm(key, written)
-        return KIND.complete(written)
+        return self._kind.complete(written)
 
 
 def _listed(active: Sequence[Object]) -> dict[str, Any]:
     return {"active": list(active)} if active else {}
 
 
-def _note_times(status: dict[str, Any], job: Object) -> None:
+def _note_times(status: dict[str, Any], job: Object, kind: JobKind) -> None:
     """Record a Job's scheduled time and, if it succeeded, its completion time, unless later ones are recorded."""
-    at, done = runs.scheduled_at(job), (job.get("status") or {}).get("completionTime")
+    at, done = runs.scheduled_at(job), kind.completed_at(job)
     if at is not None:
         status["lastScheduleTime"] = max(status.get("lastScheduleTime") or "", times.format_time(at))
-    if done and runs.end_of(job) == "Complete":
+    if done:
         status["lastSuccessfulTime"] = max(status.get("lastSuccessfulTime") or "", done)

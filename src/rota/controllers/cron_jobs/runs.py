@@ -7,7 +7,7 @@ zone uses UTC, so that all masters agree.
 
 import datetime as dt
 import zoneinfo
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +20,18 @@ SCHEDULED_AT: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 MANY: Final = 100
 #: Allowance for clock skew between machines; a timer that fires too early would wait for the next scheduled time.
 _SLACK_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobKind:
+    """The kind of the Jobs that a CronJob makes."""
+
+    api_version: str
+    target: tuple[str, str, str]
+    #: `Complete` or `Failed` for a Job that has finished, else empty.
+    end_of: Callable[[Mapping[str, Any]], str]
+    #: When a Job succeeded; empty if it has not, or if its status does not say.
+    completed_at: Callable[[Mapping[str, Any]], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +74,13 @@ def name(cron_job: Object, at: float) -> str:
     return f"{meta.name(cron_job)}-{int(at // 60)}"
 
 
-def job(cron_job: Object, at: float, place: dt.tzinfo) -> Object:
+def job(cron_job: Object, at: float, place: dt.tzinfo, kind: JobKind) -> Object:
     """The Job of a run."""
     template = cron_job["spec"].get("jobTemplate") or {}
     made = template.get("metadata") or {}
     stamp = dt.datetime.fromtimestamp(at, place).isoformat().replace("+00:00", "Z")
     return {
-        "apiVersion": "batch/v1",
+        "apiVersion": kind.api_version,
         "kind": "Job",
         "metadata": {
             "name": name(cron_job, at),
@@ -90,7 +102,7 @@ def scheduled_at(one: Object) -> float | None:
         return None
 
 
-def reference(one: Object) -> dict[str, Any]:
+def reference(one: Object, kind: JobKind) -> dict[str, Any]:
     """The reference to a Job in a CronJob's status."""
     metadata = meta.metadata(one)
     return {
@@ -98,7 +110,7 @@ def reference(one: Object) -> dict[str, Any]:
         "namespace": meta.namespace(one),
         "name": meta.name(one),
         "uid": meta.uid(one),
-        "apiVersion": "batch/v1",
+        "apiVersion": kind.api_version,
         "resourceVersion": str(metadata.get("resourceVersion", "")),
     }
 
@@ -108,18 +120,26 @@ def end_of(one: Mapping[str, Any]) -> str:
     return next((kind for kind in ("Complete", "Failed") if meta.is_condition_true(one, kind)), "")
 
 
-def outlived(cron_job: Object, jobs: Iterable[Object]) -> list[Object]:
+def _completion(one: Mapping[str, Any]) -> str:
+    return str((one.get("status") or {}).get("completionTime") or "") if end_of(one) == "Complete" else ""
+
+
+#: Kubernetes' own Jobs.
+NATIVE: Final = JobKind(api_version="batch/v1", target=("batch", "v1", "jobs"), end_of=end_of, completed_at=_completion)
+
+
+def outlived(cron_job: Object, jobs: Iterable[Object], kind: JobKind) -> list[Object]:
     """The oldest finished Jobs beyond the history limits."""
     ended, spec, found = list(jobs), cron_job["spec"], list[Object]()
-    for kind, setting in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
+    for end, setting in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
         if (limit := spec.get(setting)) is not None:
-            some = sorted((one for one in ended if end_of(one) == kind), key=_began)
+            some = sorted((one for one in ended if kind.end_of(one) == end), key=_began)
             found += some[: max(len(some) - int(limit), 0)]
     return found
 
 
 def _began(one: Object) -> tuple[bool, str, str]:
-    start = (one.get("status") or {}).get("startTime")
+    start = (one.get("status") or {}).get("startTime") or meta.metadata(one).get("creationTimestamp")
     return start is None, start or "", meta.name(one)
 
 

@@ -86,8 +86,8 @@ class DaemonSetController:
         if history is None:
             return SOON_S
         hashed = meta.labels(history.current).get(HASH_LABEL, "")
-        wishes = Placement(owner)
-        fits = {key.name: wishes.fit(node) for key, node in self._nodes.items()}
+        placement = Placement(owner)
+        fits = {key.name: placement.fit(node) for key, node in self._nodes.items()}
         settled = self._pods.settled(owner)
         pods = await self._pods.claim(owner)
         state = State(owner=owner, hashed=hashed, fits=fits, pods=pods, now=self._clock.now())

@@ -190,7 +190,7 @@ def _index_wait_s(view: Tally, index: int, *, now: float) -> float:
 def _surplus(view: Tally, least: int, *, now: float) -> list[Object]:
     """At least this many active pods to delete; of an indexed Job first duplicates and invalid indexes."""
     if not is_indexed(view.job):
-        return pod_states.least_missed(view.active, max(least, 0), related=(), now=now)
+        return pod_states.deletion_order(view.active, max(least, 0), related=(), now=now)
     completions = int(view.job["spec"]["completions"])
     groups: dict[int | None, list[Object]] = {}
     for pod in view.active:
@@ -201,10 +201,10 @@ def _surplus(view: Tally, least: int, *, now: float) -> list[Object]:
         if index is None or index >= completions:
             found += pods
         else:
-            found += pod_states.least_missed(pods, len(pods) - 1, related=(), now=now)
+            found += pod_states.deletion_order(pods, len(pods) - 1, related=(), now=now)
     spared = {meta.uid(one) for one in found}
     left = [one for one in view.active if meta.uid(one) not in spared]
-    return found + pod_states.least_missed(left, max(least - len(found), 0), related=(), now=now)
+    return found + pod_states.deletion_order(left, max(least - len(found), 0), related=(), now=now)
 
 
 def _restarts_too_often(view: Tally) -> bool:

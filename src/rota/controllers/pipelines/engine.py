@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rota.api.pipelines import expressions
 from rota.api.pipelines.expressions import ExpressionError, Lookup, Reference, Unknown
+from rota.api.pipelines.object_names import PROOF
 from rota.controllers.pipelines.progress import Progress, RunState, Tally
 from rota.controllers.pipelines.states import BLOCKED, NO_ITEMS, Decision, NewStep, Phase, RunPhase, StepKey
 
@@ -261,6 +262,8 @@ class _Deciding:
                     return run.parameters[name]
                 case ("run", "name" | "namespace" | "uid" as part):
                     return getattr(run, part)
+                case ("run", "signingSecret") if run.signing_secret:
+                    return run.signing_secret
                 case ("run", "status"):
                     return "Cancelled" if run.cancel else "Failed" if self._failed_ones or self._late else "Succeeded"
                 case ("workspace",):
@@ -271,6 +274,8 @@ class _Deciding:
                     return self.outcome(name) if self._known.of(name) is not None else ""
                 case ("steps", name, "outputs", output):
                     return self._output(name, output)
+                case ("steps", name, "signed", output):
+                    return self._signed(name, output)
             raise Unknown(f"{{{{ {'.'.join(reference)} }}}} has no value")
 
         return find
@@ -283,6 +288,13 @@ class _Deciding:
         if self._is_over(name):
             remembered[name, output] = value
         return value
+
+    def _signed(self, name: str, output: str) -> Any:
+        """An output with its signature, which the controller cannot verify: only steps and clients have the key."""
+        value, proof = self._output(name, output), self._output(name, "signature")
+        if isinstance(value, list) and isinstance(proof, list):
+            return [{"value": one, "proof": own} for one, own in zip(value, proof, strict=False)]
+        return {"value": value, "proof": proof}
 
     def _gathered(self, name: str, output: str) -> Any:
         tally = self._known.of(name)
@@ -320,8 +332,12 @@ def as_list(value: Any) -> list[Any] | None:
 
 
 def cache_key(spec: Mapping[str, Any]) -> str:
-    """The cache key of a step run: equal for equal work."""
+    """The cache key of a step run: equal for equal work, whatever proves where its values are from."""
     work = {part: spec[part] for part in ("template", "job", "outputs") if part in spec}
+    metadata = (work.get("template") or {}).get("metadata") or {}
+    if metadata.get("annotations"):
+        noted = {name: one for name, one in metadata["annotations"].items() if not name.startswith(PROOF)}
+        work["template"] = {**work["template"], "metadata": {**metadata, "annotations": noted}}
     return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()[:40]
 
 

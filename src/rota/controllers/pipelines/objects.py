@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rota.api import meta, times
 from rota.api.meta import Object
-from rota.api.pipelines import graphs, object_names
+from rota.api.pipelines import expressions, graphs, object_names
 from rota.api.pipelines.graphs import Graph
 from rota.api.pipelines.object_names import ITEM, RUN_LABEL, STEP_LABEL, WORKSPACE_ANNOTATION
 from rota.controllers.pipelines.engine import DEFAULT_WORKSPACE
@@ -21,11 +21,13 @@ RUNS: Final = ("rota.dev", "v1alpha1", "pipelineruns")
 STEP_RUNS: Final = ("rota.dev", "v1alpha1", "stepruns")
 PODS: Final = ("", "v1", "pods")
 JOBS: Final = ("batch", "v1", "jobs")
+SECRETS: Final = ("", "v1", "secrets")
 
 #: The environment variable with the path of a step's outputs file.
 OUTPUTS_VARIABLE: Final = "ROTA_OUTPUTS"
 #: The API's default `terminationMessagePath`.
 _LAST_WORDS: Final = "/dev/termination-log"
+_SIGNING_SECRET: Final = ("run", "signingSecret")
 _HOSTNAME: Final = "kubernetes.io/hostname"
 
 
@@ -71,12 +73,35 @@ def run_state(run: Object, steps: Progress, *, waits: Graph) -> RunState:
         steps=steps,
         started_at=times.parse(status["startedAt"]),
         waits=waits,
+        signing_secret=status.get("signingSecret") or "",
         suspend=bool(spec.get("suspend")),
         cancel=bool(spec.get("cancel")),
     )
 
 
+def signs(pipeline: Mapping[str, Any]) -> bool:
+    """Whether steps of a pipeline sign their outputs."""
+    steps = [*(pipeline.get("steps") or ()), *(pipeline.get("onExit") or ())]
+    return any(one == _SIGNING_SECRET for one in expressions.references([one.get("template") or {} for one in steps]))
+
+
 # --- building ---------------------------------------------------------------------------------------------------------
+
+
+def signing_secret(owner: Object, *, key: str) -> Object:
+    """The Secret with the key by which the steps of a pipeline sign their outputs; it goes with its owner."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": object_names.signing_secret(meta.name(owner), meta.uid(owner)),
+            "namespace": meta.namespace(owner),
+            "ownerReferences": [meta.controller_reference(owner)],
+        },
+        "type": object_names.SIGNING_TYPE,
+        "immutable": True,
+        "stringData": {"key": key},
+    }
 
 
 def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ()) -> Object:

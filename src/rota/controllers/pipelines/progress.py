@@ -135,6 +135,8 @@ class RunState:
     started_at: float
     #: The dependencies of all steps, from `graphs.graph`: derived from `spec`, and expensive to compute.
     waits: Graph
+    #: The Secret with the key by which its steps sign their outputs; empty if none does.
+    signing_secret: str = ""
     suspend: bool = False
     cancel: bool = False
 

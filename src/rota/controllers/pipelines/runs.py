@@ -6,6 +6,7 @@ from step and item, so a decision that is made twice, because of a stale cache o
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Propagation
 from rota.controllers.pipelines import engine, objects
 from rota.controllers.pipelines.cache_write_through import learn
-from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUNS
+from rota.controllers.pipelines.objects import PIPELINES, RUNS, SECRETS, STEP_RUNS
 from rota.controllers.pipelines.progress import Progress, RunState
 from rota.controllers.pipelines.states import Decision, Phase, RunPhase, StepKey
 from rota.controllers.pod_control import is_end_of_namespace
@@ -133,14 +134,14 @@ class PipelineRunController:
     async def _begin(self, run: Object) -> Object | None:
         """Copy the pipeline into the run; a run that cannot start has failed."""
         spec = run["spec"]
-        pipeline = spec.get("pipelineSpec")
+        pipeline, owner = spec.get("pipelineSpec"), _complete(run)
         if pipeline is None:
             try:
                 found = await self._client.get(PIPELINES, spec["pipeline"], namespace=meta.namespace(run))
             except errors.NotFound:
                 await self._fail(run, "PipelineNotFound", f"there is no pipeline {spec['pipeline']}")
                 return None
-            pipeline = found["spec"]
+            pipeline, owner = found["spec"], {**found, "apiVersion": objects.VERSION, "kind": "Pipeline"}
         wrong = pipeline_validation.check_values(
             pipeline, spec.get("parameters") or [], fields.Path("spec").child("parameters")
         )
@@ -154,10 +155,24 @@ class PipelineRunController:
             "spec": pipeline,
             "observedRetry": spec.get("retry") or 0,
         }
+        if objects.signs(pipeline):
+            try:
+                status["signingSecret"] = await self._signing_secret(owner)
+            except errors.Forbidden as problem:
+                if not is_end_of_namespace(problem):
+                    await self._fail(run, "NoSigningSecret", f"its steps cannot sign their outputs: {problem}")
+                return None
         begun = await self._write(run, status)
         self._counted_at[meta.uid(run)] = self._clock.monotonic()
         self._recorder.event(_complete(run), "Normal", "Started", "The run has begun")
         return begun
+
+    async def _signing_secret(self, owner: Object) -> str:
+        """The Secret by which steps of a pipeline sign outputs. Its first run creates it; no controller reads it."""
+        wanted = objects.signing_secret(owner, key=secrets.token_hex(32))
+        with contextlib.suppress(errors.AlreadyExists):
+            await self._client.create(SECRETS, wanted)
+        return meta.name(wanted)
 
     async def _reopen(self, run: Object) -> Object | None:
         """Delete the step runs that must be repeated; None while some still exist."""

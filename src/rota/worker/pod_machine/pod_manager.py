@@ -14,7 +14,7 @@ from typing import Final
 
 from rota.api import meta, resources
 from rota.kit.heaps import KeyedHeap
-from rota.worker.pod_machine import machine_events, pods
+from rota.worker.pod_machine import endings, machine_events
 from rota.worker.pod_machine.machine_events import Event, Instruction
 from rota.worker.pod_machine.pods import Pod
 
@@ -75,7 +75,7 @@ class PodMachine:
                 pod.fail_to_start(event.container, event.run, event.reason, event.message, now)
             case machine_events.Exited():
                 container = pod.containers.get(event.container)
-                pod.exit(event.container, event.run, pods.ending_of(event, container), now)
+                pod.exit(event.container, event.run, endings.of_exit(event, container), now)
             case machine_events.Probed():
                 pod.probe(event)
             case machine_events.HookDone():

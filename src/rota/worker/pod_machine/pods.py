@@ -15,7 +15,7 @@ from typing import Any, Final
 from rota.api import meta, resources, times
 from rota.worker import addresses
 from rota.worker.pod_machine import containers as parts
-from rota.worker.pod_machine import machine_events, specs, statuses
+from rota.worker.pod_machine import endings, machine_events, specs, statuses
 from rota.worker.pod_machine.containers import Container, Ending, Stage, Streak
 from rota.worker.pod_machine.machine_events import Instruction, Object
 
@@ -160,7 +160,7 @@ class Pod:
         container.run = container.restarts = found.run
         container.begin()
         container.began(found.id, found.started_at)
-        ending = _found_ending(found)
+        ending = endings.of_found_run(found)
         if ending is not None:
             self.exit(container.name, found.run, ending, found.finished_at or now)
         else:
@@ -171,7 +171,7 @@ class Pod:
         """The run before the one that is adopted next: the container's last state in the status."""
         container = self.containers.get(found.container)
         if container is not None:
-            container.before = _found_ending(found)
+            container.before = endings.of_found_run(found)
 
     def restore(self) -> None:
         """A pod that ran here before and that no runtime knows: the containers that its status shows are lost."""
@@ -516,23 +516,10 @@ class Pod:
 
     def _restore(self, container: Container, status: Object) -> None:
         container.restarts = container.run = status.get("restartCount") or 0
-        state = status.get("state") or {}
-        ended = state.get("terminated")
-        if ended is None and state.get("running") is not None:
-            message = "The container could not be located when its worker came back."
-            ended = {"exitCode": parts.UNKNOWN_CODE, "reason": parts.UNKNOWN, "message": message}
-        if ended is None:
+        ending = endings.of_status(status)
+        if ending is None:
             return
-        container.end(
-            Ending(
-                code=ended.get("exitCode", parts.UNKNOWN_CODE),
-                signal=ended.get("signal") or 0,
-                reason=ended.get("reason") or parts.ERROR,
-                message=ended.get("message") or "",
-                started_at=_time(ended.get("startedAt")),
-                finished_at=_time(ended.get("finishedAt")),
-            )
-        )
+        container.end(ending)
         if self._restarts(container):
             container.again()
             container.wait(parts.CREATING)
@@ -544,46 +531,6 @@ class Pod:
         self.state_history.append((now, text))
 
 
-def ending_of(event: machine_events.Exited, container: Container | None) -> Ending:
-    """The ending of a run, from the runtime's event."""
-    return Ending(
-        code=event.code,
-        signal=event.signal,
-        reason=_reason(event.code, oom=event.oom, lost=event.lost),
-        message=event.message,
-        id=container.id if container is not None else "",
-        started_at=container.started_at if container is not None and container.started_at else event.now,
-        finished_at=event.now,
-    )
-
-
-def _found_ending(found: machine_events.FoundRun) -> Ending | None:
-    """The ending of a run that was found; None while it runs."""
-    if found.code is None:
-        return None
-    return Ending(
-        code=found.code,
-        signal=found.signal,
-        reason=_reason(found.code, oom=found.oom, lost=found.lost),
-        message=found.message,
-        id=found.id,
-        started_at=found.started_at,
-        finished_at=found.finished_at,
-    )
-
-
-def _reason(code: int, *, oom: bool, lost: bool) -> str:
-    if lost:
-        return parts.UNKNOWN
-    if oom:
-        return parts.OOM_KILLED
-    return parts.COMPLETED if code == 0 else parts.ERROR
-
-
 def _start_time(pod: Object, now: float) -> float:
-    begun = _time((pod.get("status") or {}).get("startTime"))
+    begun = endings.time_of((pod.get("status") or {}).get("startTime"))
     return now if begun is None else begun
-
-
-def _time(text: Any) -> float | None:
-    return times.parse(text) if text else None

@@ -19,7 +19,6 @@ import gc
 import json
 import os
 import secrets
-import select
 import selectors
 import signal
 import socket
@@ -29,14 +28,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from rota.worker.append_log import AppendLog
 from rota.worker.runtimes import terminals
-from rota.worker.runtimes.process import isolation, spawn
+from rota.worker.runtimes.process import isolation, process_info, run_output, spawn
 from rota.worker.runtimes.process.deaths import ALIVE_S, is_lost
+from rota.worker.runtimes.process.run_output import OutputLog
 from rota.worker.runtimes.process.spawn import Started
 
 _LENGTH: Final = struct.Struct("!I")
@@ -44,8 +43,6 @@ _MOST: Final = 16 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 #: The kernel's maximum size of a pipe.
 _PIPE_BYTES: Final = 1024 * 1024
-#: Longer lines are stored in parts.
-_LINE: Final = 16 * 1024
 _PR_SET_CHILD_SUBREAPER: Final = 36
 #: Held by the only shim of a folder; its modification time is the shim's last sign of life.
 _LOCK: Final = "nursery.lock"
@@ -53,81 +50,13 @@ _LOCK: Final = "nursery.lock"
 _IDLE_S: Final = 30.0
 _LOG_BYTES: Final = 10 * 1024 * 1024
 _LOG_FILES: Final = 5
-#: Identifies processes that a run leaves behind where there are no cgroups.
-_RUN_VARIABLE: Final = "ROTA_RUN"
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
-
-
-class Log:
-    """The output of one run, rotated by size: `x.log` is the newest, `x.log.1` the previous one."""
-
-    def __init__(self, path: str, *, most_bytes: int, files: int) -> None:
-        self._path: Final = path
-        self._most: Final = most_bytes
-        self._files: Final = files
-        #: None before the first line: most short runs write nothing, and need no file.
-        self._fd: int | None = None
-        self._size = 0
-        self._rest: dict[str, bytes] = {}
-
-    def write(self, stream: str, data: bytes) -> None:
-        """Store output; a line is written when it is complete, or too long to wait for the rest."""
-        head = self._head(stream)
-        *whole, rest = (self._rest.pop(stream, b"") + data).split(b"\n")
-        lines = []
-        for line in whole:
-            while len(line) > _LINE:
-                lines.append(head + b" P " + line[:_LINE])
-                line = line[_LINE:]  # noqa: PLW2901 - the rest of it
-            lines.append(head + b" F " + line)
-        while len(rest) > _LINE:
-            lines.append(head + b" P " + rest[:_LINE])
-            rest = rest[_LINE:]
-        if rest:
-            self._rest[stream] = rest
-        if lines:
-            self._append(b"\n".join(lines) + b"\n")
-
-    def close(self) -> None:
-        """The output has ended: a last line without a newline is stored."""
-        for stream, rest in self._rest.items():
-            self._append(self._head(stream) + b" P " + rest + b"\n")
-        if self._fd is not None:
-            os.close(self._fd)
-
-    @staticmethod
-    def _head(stream: str) -> bytes:
-        now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: TID251
-        return f"{now} {stream}".encode()
-
-    def _append(self, data: bytes) -> None:
-        # A full disk loses output, but must not affect the process.
-        with contextlib.suppress(OSError):
-            if self._fd is None:
-                Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-                self._size = os.fstat(self._fd).st_size
-            if self._size + len(data) > self._most and self._size:
-                self._rotate(self._fd)
-            self._size += len(data)
-            while data:
-                data = data[os.write(self._fd, data) :]
-
-    def _rotate(self, opened: int) -> None:
-        for number in range(self._files - 1, 0, -1):
-            older = Path(f"{self._path}.{number - 1}") if number > 1 else Path(self._path)
-            if older.exists():
-                older.rename(f"{self._path}.{number}")
-        newest = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(newest, opened, inheritable=False)
-        os.close(newest)
-        self._size = 0
 
 
 class Child:
     """One run."""
 
-    def __init__(self, request: dict[str, Any], started: Started, log: Log, *, into: int | None) -> None:
+    def __init__(self, request: dict[str, Any], started: Started, log: OutputLog, *, into: int | None) -> None:
         self.id: Final[str] = request["id"]
         self.pid: Final = started.pid
         self.cgroups: Final[list[str]] = request.get("cgroups") or []
@@ -308,7 +237,7 @@ class Shim:
             return {"run": known}  # a repeated request, whose response was lost
         # Recorded before the start: whatever happens in between, no process is unknown.
         self._write({"id": request["id"], "pid": 0, "born": 0, "started_at": time.time()})  # noqa: TID251
-        log = Log(
+        log = OutputLog(
             request["log"],
             most_bytes=request.get("log_bytes", _LOG_BYTES),
             files=request.get("log_files", _LOG_FILES),
@@ -319,7 +248,7 @@ class Shim:
             ends = terminals.Ends(**talks, user=request.get("user"))
             if request.get("home"):
                 _make_folder(request["home"])
-            started = spawn.start(_marked(request), ends)
+            started = spawn.start(process_info.marked(request), ends)
         except (OSError, ValueError, subprocess.SubprocessError) as problem:
             log.close()
             if ends is not None:
@@ -336,7 +265,7 @@ class Shim:
         record = {
             "id": child.id,
             "pid": child.pid,
-            "born": _born(child.pid),
+            "born": process_info.start_ticks(child.pid),
             "started_at": time.time(),  # noqa: TID251 - this program has no clock to be given
             "cgroups": child.cgroups,
         }
@@ -363,7 +292,12 @@ class Shim:
     def _signal_lost(self, run: str, number: int) -> bool:
         """A run of a killed shim: not our child, but known by its pid and start time."""
         record = self._record(run)
-        if record is None or "code" in record or not record["pid"] or _born(record["pid"]) != record["born"]:
+        if (
+            record is None
+            or "code" in record
+            or not record["pid"]
+            or process_info.start_ticks(record["pid"]) != record["born"]
+        ):
             return False
         if number == signal.SIGKILL:
             self._kill_all(run, record["pid"], record.get("cgroups") or [])
@@ -379,7 +313,7 @@ class Shim:
             if "code" not in record and record["id"] not in self._children:
                 # Started by a killed shim: it cannot be waited for, only checked.
                 record["lost"] = True
-                record["alive"] = bool(record["pid"]) and _born(record["pid"]) == record["born"]
+                record["alive"] = bool(record["pid"]) and process_info.start_ticks(record["pid"]) == record["born"]
             elif "code" in record and is_lost(
                 record, shim_process=self._name, predecessor_ended_at=self._predecessor_ended_at
             ):
@@ -401,14 +335,14 @@ class Shim:
         try:
             for stream, _ in child.pipes.values():
                 # A reader that has left a silent run is noticed only here.
-                listeners = child.listeners[stream] = _still_heard(child.listeners.get(stream, []))
+                listeners = child.listeners[stream] = run_output.with_reader(child.listeners.get(stream, []))
                 files[stream], told = os.pipe()
                 listeners.append(told)
                 os.set_blocking(told, False)
                 with contextlib.suppress(OSError):
                     fcntl.fcntl(told, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
                 if child.unseen:
-                    _tell([told], bytes(child.unseen))
+                    run_output.send_to_readers([told], bytes(child.unseen))
             child.unseen = None
             if child.into is not None:
                 files["terminal" if child.tty else "stdin"] = os.dup(child.into)
@@ -446,7 +380,7 @@ class Shim:
         if data:
             child.log.write(stream, data)
             if child.listeners:
-                _tell(child.listeners.get(stream, []), data)
+                run_output.send_to_readers(child.listeners.get(stream, []), data)
             elif child.unseen is not None:
                 child.unseen += data
                 del child.unseen[:-_CHUNK]
@@ -466,7 +400,7 @@ class Shim:
         pump = self._selector.get_key(fd).data
         # A pipe holds at most a megabyte; a process that refills it is no longer part of the run.
         for _ in range(_PIPE_BYTES // _CHUNK):
-            if fd not in child.pipes or not _has_more(fd):
+            if fd not in child.pipes or not run_output.has_more(fd):
                 break
             pump(fd)
         if fd in child.pipes:
@@ -500,7 +434,7 @@ class Shim:
             os.close(child.into)
             child.into = None
         del self._children[child.id]
-        oom = _ran_out_of_memory(child.memory)
+        oom = process_info.ran_out_of_memory(child.memory)
         for folder in child.cgroups:
             # A cgroup whose last processes are dying stays until the run is forgotten.
             with contextlib.suppress(OSError):
@@ -527,7 +461,7 @@ class Shim:
             os.killpg(pid, signal.SIGKILL)
         for folder in cgroups:
             for _ in range(10):
-                members = _members(folder)
+                members = process_info.members(folder)
                 if not members:
                     break
                 for member in members:
@@ -549,7 +483,7 @@ class Shim:
         for pid in map(int, found):
             if pid in self._by_pid:
                 continue
-            origin = _origin(pid)
+            origin = process_info.run_of(pid)
             if (origin and origin not in others) or not others:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -590,86 +524,6 @@ def _remove(request: dict[str, Any]) -> dict[str, Any]:
     except OSError:
         return {"removed": False}
     return {"removed": True}
-
-
-def _tell(listeners: list[int], data: bytes) -> None:
-    """Send output to attached readers; a reader that is too slow, or gone, is dropped."""
-    for listener in list(listeners):
-        try:
-            whole = os.write(listener, data) == len(data)
-        except OSError:
-            whole = False
-        if not whole:
-            listeners.remove(listener)
-            os.close(listener)
-
-
-def _still_heard(listeners: list[int]) -> list[int]:
-    """The pipes that still have a reader; the others are closed."""
-    poll = select.poll()
-    for listener in listeners:
-        poll.register(listener, 0)
-    gone = {listener for listener, _ in poll.poll(0)}
-    for listener in gone:
-        os.close(listener)
-    return [one for one in listeners if one not in gone]
-
-
-def _has_more(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return any(event & select.POLLIN for _, event in poll.poll(0))
-
-
-def _born(pid: int) -> int:
-    """The start time of a process in the kernel's clock; distinguishes it from a later process with the same pid."""
-    try:
-        opened = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return 0
-    try:
-        text = os.read(opened, _CHUNK)
-    except OSError:
-        return 0
-    finally:
-        os.close(opened)
-    return int(text.rpartition(b")")[2].split()[19])
-
-
-def _marked(request: dict[str, Any]) -> dict[str, Any]:
-    """A request whose process can be attributed to its run; with cgroups it can be in any case."""
-    if request.get("cgroups"):
-        return request
-    return {**request, "env": {**request["env"], _RUN_VARIABLE: request["id"]}}
-
-
-def _origin(pid: int) -> str:
-    """The run of a process, by its environment; empty if unknown."""
-    try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return ""
-    mark = f"{_RUN_VARIABLE}=".encode()
-    return next((one[len(mark) :].decode("utf-8", "replace") for one in variables if one.startswith(mark)), "")
-
-
-def _members(folder: str) -> list[int]:
-    try:
-        return [int(line) for line in Path(folder, "cgroup.procs").read_bytes().split()]
-    except OSError:
-        return []
-
-
-def _ran_out_of_memory(folder: str) -> bool:
-    if not folder:
-        return False
-    for name in ("memory.events", "memory.oom_control"):
-        with contextlib.suppress(OSError, ValueError):
-            for line in Path(folder, name).read_text().splitlines():
-                key, _, value = line.partition(" ")
-                if key == "oom_kill" and int(value) > 0:
-                    return True
-    return False
 
 
 def main() -> None:
