@@ -13,7 +13,7 @@ RUNTIME_LOCK := requirements/runtime.lock
 STAMP := $(VENV)/.installed
 RUNTIME_STAMP := $(VENV)/.installed-runtime
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-  --no-emit-find-links --no-header --extra postgres --extra etcd
+  --no-emit-find-links --no-header --extra postgres --extra etcd --extra lua
 WORKERS ?= 2
 # Tests of one file share fixtures: pytest's workers take long runs of tests and steal work at the end.
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
@@ -65,7 +65,7 @@ check: install ## format, lint, types, import contracts, fast tests: about four 
 	$(BIN)/lint-imports
 	$(PYTEST) -m "not slow and not postgres and not etcd and not stock" -q $(ARGS)
 
-soak: install system ## inject random faults into a cluster while tasks run (root); ARGS="--minutes 10 --seed 7 --store postgres"
+soak: install system ## inject random faults into a cluster while tasks run (root); ARGS="--minutes 10 --seed 7 --store postgres" or ARGS="--federation"
 	$(BIN)/python scripts/soak $(ARGS)
 
 fuzz: install ## run property tests with random examples; ARGS="--hypothesis-seed=7 tests/client"

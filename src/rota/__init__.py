@@ -32,6 +32,7 @@ _HOMES = {
     "futures": ("Future", "as_completed", "results", "wait"),
     "options": ("OptionError", "from_secret"),
     "pipelines": ("Pipeline", "pipeline", "run_name", "run_status", "status_of"),
+    "rota.simulator.python_api": ("simulate",),
     "runs": ("Run",),
     "tasks": ("Task", "task"),
 }
@@ -42,9 +43,9 @@ def __getattr__(name: str) -> object:
     home = _WHERE.get(name)
     if home is None:
         raise AttributeError(f"module 'rota' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - only whoever uses these pays for them
+    from importlib import import_module  # noqa: PLC0415 - imported on first use
 
-    found: object = getattr(import_module(f"rota.python.{home}"), name)
+    found: object = getattr(import_module(home if "." in home else f"rota.python.{home}"), name)
     globals()[name] = found
     return found
 

@@ -36,3 +36,4 @@ from rota.python.tasks import Task as Task
 from rota.python.tasks import task as task
 
 __version__: str
+from rota.simulator.python_api import simulate as simulate

@@ -27,12 +27,19 @@ from rota.client.elections.elector import SYSTEM
 from rota.client.endpoints import Endpoint
 from rota.client.rights import Right
 from rota.client.verbs import Client
+from rota.cluster_proxy import ClusterProxy
+from rota.controllers.batch import rights as batch_rights
+from rota.controllers.batch.beside import BatchControl
+from rota.controllers.batch.beside import Settings as BatchSettings
 from rota.extender import rights as extender_rights
 from rota.extender import service as extending
 from rota.extender.service import Extender
 from rota.extender.view import View
 from rota.federation.control import federation
 from rota.federation.control.federation import Federation
+from rota.federation.member import agent as federation_agent
+from rota.federation.member import connections
+from rota.federation_admission import DeletionProtection, PolicyValidation
 from rota.kit import diagnostics, logs, system, tasks
 from rota.kit.diagnostics import Address
 from rota.kit.metrics import Metrics
@@ -49,6 +56,7 @@ from rota.notices.stale_notices import StaleNoticeReaper
 from rota.notices.webhook import Hook, Webhook
 from rota.scheduler import debug_pages
 from rota.scheduler import rights as scheduler_rights
+from rota.scheduler.batch_profile.settings import LiveBatchSettings
 from rota.scheduler.ingest import watched_kinds
 from rota.scheduler.observability import tracing
 from rota.scheduler.observability.tracing import Tracer
@@ -80,6 +88,7 @@ _ROLES: Final = {
     "extender": "packaging/manifests/extender.yaml",
     "spot controller": "packaging/manifests/spot-controller.yaml",
     "spot agent": "packaging/manifests/spot-agent.yaml",
+    "batch controller": "docs/examples/batch-controller-roles.yaml",
 }
 #: Allocations minus deallocations of containers before a collection of the youngest generation (`gc.set_threshold`).
 _GARBAGE_AFTER: Final = 20_000
@@ -167,14 +176,14 @@ async def run_local(
     clock, rng = system.SystemClock(), system.rng()
     async with contextlib.AsyncExitStack() as parts:
         metrics = Metrics("process", process=True)
-        figures = StoreMetrics(metrics.beside("store"))
-        store = await open_store(url, metrics=figures)
+        store_metrics = StoreMetrics(metrics.beside("store"))
+        store = await open_store(url, metrics=store_metrics)
         parts.push_async_callback(store.close)
         # Installed only now: while a database does not answer, a signal must end the process at once.
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         supervisor = await parts.enter_async_context(tasks.Supervisor("rota", clock=clock, rng=rng))
-        supervisor.start("compactor", Compactor(store, time=clock, metrics=figures).run)
+        supervisor.start("compactor", Compactor(store, time=clock, metrics=store_metrics).run)
         facts = await parts.enter_async_context(control_plane.running(store, replace(settings, metrics=metrics)))
         # Objects of the start stay alive: excluding them from garbage collection avoids pauses.
         gc.freeze()
@@ -217,7 +226,32 @@ async def run_federation(
             await federation.install(client, clock=clock)
         supervisor.start("federation", run)
 
-    await run_local(url, settings, ready=ready, beside=federate)
+    proxy = ClusterProxy(clock=system.SystemClock())
+    try:
+        served = replace(settings, connecting=proxy.handlers, admission=(DeletionProtection(), PolicyValidation()))
+        await run_local(url, served, ready=ready, beside=federate)
+    finally:
+        await proxy.close()
+
+
+async def run_federation_agent(
+    folder: Path, settings: federation_agent.Settings, *, server: str = "", ready: Callable[[str], None]
+) -> None:
+    """Run the agent of a pull member until a signal stops it; `server` is where the control plane is now."""
+    clock, rng = system.SystemClock(), system.rng()
+    cluster = federation_agent.cluster_in(folder)
+    control = kubeconfig.load(folder / federation_agent.CONTROL, clock=clock)
+    if server:
+        control = replace(control, server=server)
+    member = kubeconfig.load(folder / federation_agent.MEMBER, clock=clock)
+    async with (
+        _beside(control, "federation agent") as (client, supervisor, stop),
+        connections.connected_to(member, clock=clock, rng=rng) as inside,
+    ):
+        agent = federation_agent.Agent(client, inside, cluster, folder, clock=clock, rng=rng, settings=settings)
+        supervisor.start("agent", agent.run)
+        ready(f"The agent of cluster {cluster} serves {control.server}. Ctrl-C stops it.")
+        await stop.wait()
 
 
 async def run_worker(
@@ -269,15 +303,19 @@ async def run_scheduler(
     """
     clock = system.SystemClock()
     configuration = LiveConfiguration(source, clock=clock)
+    batch = LiveBatchSettings(source.batch, clock=clock)
     loaded = configuration.loaded
     async with _beside(endpoint, "scheduler") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
         election = loaded.configuration.settings.leader_election
         lease = (election.resource_namespace, election.resource_name) if elect and election.leader_elect else None
         kinds = watched_kinds.declared(configuration_source.frameworks(loaded).values())
-        await _checked(client, "scheduler", scheduler_rights.needed(lease, kinds.values()))
+        await _checked(
+            client, "scheduler", scheduler_rights.needed(lease, kinds.values(), batch=source.batch is not None)
+        )
         loop = asyncio.get_running_loop()
-        scheduler = _scheduler(client, loaded, elect=elect, tracer=tracing.installed() if trace else None)
+        scheduler = _scheduler(client, loaded, elect=elect, tracer=tracing.installed() if trace else None, batch=batch)
         scheduler.follow(configuration)
+        supervisor.start("batch configuration", batch.run)
         loop.add_signal_handler(signal.SIGHUP, configuration.reload)
         supervisor.start("configuration", configuration.run)
         if record is not None:
@@ -314,6 +352,20 @@ async def run_extender(
             await stop.wait()
 
 
+async def run_batch_controller(
+    endpoint: Endpoint, settings: BatchSettings, *, ready: Callable[[str], None] = lambda _: None
+) -> None:
+    """Run the batch controllers for the cluster of an API server until a signal stops them."""
+    async with _beside(endpoint, "batch jobs") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
+        await _checked(client, "batch controller", batch_rights.needed(settings))
+        control = BatchControl(
+            client, settings, clock=system.SystemClock(), rng=system.rng(), identity=_passing_identity()
+        )
+        await control.start(parts, supervisor, ready=ready)
+        ready(f"Running batch jobs of {endpoint.server}. Ctrl-C stops it.")
+        await stop.wait()
+
+
 async def run_spot_controller(
     endpoint: Endpoint,
     source: ConfigurationSource,
@@ -330,7 +382,7 @@ async def run_spot_controller(
     """Run the spot controller for the cluster of an API server until a signal stops it.
 
     Notices come from marks on nodes, from events about nodes, and with a `hook` from authenticated clients of the
-    webhook. With `hear_only` they are only written on nodes, for another controller to act on.
+    webhook. With `record_only` they are only written on nodes, for another controller to act on.
     """
     clock, rng = system.SystemClock(), system.rng()
     async with _beside(endpoint, "spot controller") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
@@ -445,10 +497,17 @@ def _passing_identity() -> str:
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 
-def _scheduler(client: Client, loaded: Loaded, *, elect: bool = True, tracer: Tracer | None = None) -> Scheduler:
+def _scheduler(
+    client: Client,
+    loaded: Loaded,
+    *,
+    elect: bool = True,
+    tracer: Tracer | None = None,
+    batch: LiveBatchSettings | None = None,
+) -> Scheduler:
     identity = _passing_identity()
     clock, rng = system.SystemClock(), system.rng()
-    return Scheduler(client, loaded, clock=clock, rng=rng, identity=identity, elect=elect, tracer=tracer)
+    return Scheduler(client, loaded, clock=clock, rng=rng, identity=identity, elect=elect, tracer=tracer, batch=batch)
 
 
 def _as_dict(summary: archive.Summary) -> dict[str, int]:

@@ -1,7 +1,6 @@
-"""The components of one master: the API server behind TLS, the controllers, the scheduler.
+"""One master: the API server behind TLS, and around it the components that call it (`master_components`), and workers.
 
-Each component calls the API as its own user, with only the rights of that user. `Settings` has the operator's
-options; `running` starts the components from them.
+`Settings` has the operator's options; `running` starts the master from them.
 """
 
 import asyncio
@@ -16,10 +15,9 @@ from typing import Final
 
 import msgspec
 
-import rota
-from rota import embedded, worker_process
+from rota import embedded, master_components, worker_process
 from rota.api import users
-from rota.api.users import User
+from rota.api.identifiers import GroupResource
 from rota.apiserver.admission.unenforced import Mode
 from rota.apiserver.audit import policy
 from rota.apiserver.audit.auditor import Auditor
@@ -30,36 +28,31 @@ from rota.apiserver.encryption import configuration, key_setup
 from rota.apiserver.encryption.keyfile import KeyFile
 from rota.apiserver.encryption.store import EncryptedStore
 from rota.apiserver.flow_control.settings import Limits
+from rota.apiserver.interfaces import Admission, SubresourceHandler
 from rota.apiserver.server import assembly, cluster_ca, http_server, tls
 from rota.apiserver.server.app import App
+from rota.apiserver.server.assembly import ServerSettings
 from rota.apiserver.server.cluster_ca import ClusterCa
 from rota.apiserver.server.http_server import Served
 from rota.apiserver.subresources.explain import LateBoundExplainer
 from rota.apiserver.subresources.workers import Workers
-from rota.client import client_factory, kubeconfig
-from rota.client.elections.elector import PROMPT, STEADY, UNHURRIED, Election, LeaderElector
-from rota.client.elections.leader_writes import LeaderWrites
+from rota.client import kubeconfig
 from rota.client.endpoints import Endpoint
-from rota.client.informers.shared_informers import SharedInformers
-from rota.client.masters import Registration
-from rota.client.verbs import Client
 from rota.controllers import controller_registry
 from rota.eager_dispatch import EagerDispatch
 from rota.embedded import Listening, LocalWorkers
 from rota.kit import errors, instance_lock, system, tasks
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
+from rota.master_components import MasterComponents
 from rota.pki import contexts, files
 from rota.pki.authorities import YEAR_S, Authority, Purpose
 from rota.pki.certificates import Identity, IpAddress, Names, Subject
 from rota.pki.renewal import Renewal
+from rota.scheduler.batch_profile.settings import LiveBatchSettings
 from rota.scheduler.binding import dispatch_mode
-from rota.scheduler.explanation.live_explainer import LiveExplainer
-from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration, LiveFrameworks
-from rota.scheduler.rebalancing.policy_controller import RebalancingController
-from rota.scheduler.service import Scheduler
-from rota.scheduler_process import SchedulerProcess, Start
-from rota.spot_control.lazy_start import LazySpotController
+from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration
+from rota.scheduler_process import Start
 from rota.store.store_interface import Store
 from rota.worker import host_resources, identities
 from rota.worker.worker_assembly import Settings as WorkerSettings
@@ -133,6 +126,10 @@ class Settings:
     alone: bool = False
     #: The metrics registry of this process.
     metrics: Metrics | None = None
+    #: Subresources of custom kinds that pass requests on to other servers.
+    connecting: Mapping[tuple[GroupResource, str], SubresourceHandler] = field(default_factory=dict)
+    #: Admission plugins besides those of every API server.
+    admission: tuple[Admission, ...] = ()
 
 
 @contextlib.asynccontextmanager
@@ -144,8 +141,9 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         LateBoundExplainer(),
     )
     configuration = LiveConfiguration(settings.scheduler_config, clock=clock)
+    batch = LiveBatchSettings(settings.scheduler_config.batch, clock=clock)
     controllers = controller_registry.chosen(
-        settings.controllers, beside=_deciding_as_the_scheduler(configuration, metrics)
+        settings.controllers, beside=master_components.deciding_controllers(configuration, metrics)
     )
     async with contextlib.AsyncExitStack() as parts:
         await asyncio.to_thread(files.make_private_folder, settings.data)
@@ -162,21 +160,26 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         app = await parts.enter_async_context(
             assembly.server(
                 store,
+                ServerSettings(
+                    signing_in=_signing_in(settings, shared),
+                    conflict_check=settings.conflict_check,
+                    encryption=keys,
+                    metrics=metrics,
+                    limits=settings.limits,
+                    auditor=await _auditor(parts, settings, keys, metrics),
+                    explainer=explainer,
+                    unenforced=settings.unenforced,
+                    taint_nodes="node-lifecycle" in controllers,
+                    service_network=settings.service_network,
+                    logs=workers,
+                    worker_streams=workers,
+                    usage=workers,
+                    batch_kinds=True,
+                    connecting=settings.connecting,
+                    admission=settings.admission,
+                ),
                 clock=clock,
                 rng=rng,
-                signing_in=_signing_in(settings, shared),
-                conflict_check=settings.conflict_check,
-                encryption=keys,
-                metrics=metrics,
-                limits=settings.limits,
-                auditor=await _auditor(parts, settings, keys, metrics),
-                explainer=explainer,
-                unenforced=settings.unenforced,
-                taint_nodes="node-lifecycle" in controllers,
-                service_network=settings.service_network,
-                logs=workers,
-                worker_streams=workers,
-                usage=workers,
             )
         )
         known_as = settings.advertise or await asyncio.to_thread(_own_names, settings.host)
@@ -186,32 +189,31 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         facts = {"api": url, "config": str(path)}
         if settings.http_port is not None:
             facts["http"] = (await _serve_plainly(parts, app, settings.http_port)).url
-        reserved = await asyncio.to_thread(_not_of_this_machine, known_as)
         listening = Listening(
             host=settings.host,
             address=await asyncio.to_thread(_own_address, known_as),
             authority=shared.authority,
             beside=supervisor,
         )
-        push = EagerDispatch(custom=settings.dispatch, local=away or workers, tls=calling, clock=clock)
+        push = EagerDispatch(default_mode=settings.dispatch, local=away or workers, tls=calling, clock=clock)
         parts.push_async_callback(push.close)
-        apart = _for_scheduler(url, shared.authority, settings) if settings.scheduler_apart else None
-        await _start_clients(
-            parts,
-            app,
-            shared,
-            explainer,
-            reserved,
-            identity,
-            push,
-            controllers,
-            configuration,
-            metrics,
+        components = MasterComponents(
+            app=app,
+            authority=shared.authority,
+            identity=identity,
             address=url,
-            decide=settings.scheduler,
-            apart=apart,
+            reserved=await asyncio.to_thread(_not_of_this_machine, known_as),
+            controllers=controllers,
+            configuration=configuration,
+            batch=batch,
+            scheduler=settings.scheduler,
+            scheduler_process=_for_scheduler(url, shared.authority, settings) if settings.scheduler_apart else None,
+            explainer=explainer,
+            dispatcher=push,
             alone=settings.alone,
+            metrics=metrics,
         )
+        await master_components.start(parts, components)
         if settings.workers:
             shares = _shares(url, settings, listening)
             if away is None:
@@ -401,132 +403,7 @@ def _for_scheduler(url: str, authority: Authority, settings: Settings) -> Callab
             dispatch=settings.dispatch,
             scheduler_config=str(source.file.absolute()) if source.file is not None else "",
             plugins=tuple(str(path.absolute()) for path in source.plugins),
+            batch_config=str(source.batch.absolute()) if source.batch is not None else "",
         )
 
     return start
-
-
-def _deciding_as_the_scheduler(
-    configuration: LiveConfiguration, metrics: Metrics
-) -> Mapping[str, controller_registry.Make]:
-    """Controllers that use the scheduler's decisions; their metrics are served by this master."""
-    return {
-        "rebalancing": lambda client, around: RebalancingController(
-            client,
-            LiveFrameworks(configuration),
-            clock=around.clock,
-            rng=around.rng,
-            metrics=metrics.beside("rebalancer"),
-        ),
-        "spot": lambda client, around: LazySpotController(
-            client,
-            LiveFrameworks(configuration),
-            clock=around.clock,
-            rng=around.rng,
-            metrics=metrics.beside("spot"),
-        ),
-    }
-
-
-async def _start_clients(
-    parts: contextlib.AsyncExitStack,
-    app: App,
-    shared: ClusterCa,
-    explainer: LateBoundExplainer,
-    reserved: tuple[IpAddress, ...],
-    identity: str,
-    push: EagerDispatch,
-    controllers: Mapping[str, controller_registry.Make],
-    configuration: LiveConfiguration,
-    metrics: Metrics,
-    *,
-    address: str,
-    decide: bool,
-    apart: Callable[[], Start] | None,
-    alone: bool,
-) -> None:
-    """Start the components that call the API, each as its own user; the scheduler in this process or in a separate
-    one.
-
-    A separate scheduler connects over TLS with the message of `apart`. Without `decide` there is no scheduler.
-    """
-    clock, rng = system.SystemClock(), system.rng()
-
-    async def client(name: str) -> Client:
-        user = User(name=f"rota:{name}", groups=(users.AUTHENTICATED,))
-        return await parts.enter_async_context(client_factory.to_application(app, clock=clock, rng=rng, user=user))
-
-    incumbent = LeaderWrites()
-    clients = {
-        name: (await client(f"controller:{name}")).with_settings(
-            term=incumbent.header, metrics=metrics.beside(name.replace("-", "_"))
-        )
-        for name in controllers
-    }
-
-    async def lead() -> None:
-        # Pods wait for the scheduler: in a large cluster it reads before the controllers do.
-        if scheduler is not None:
-            with contextlib.suppress(TimeoutError):
-                await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
-        await _run_controllers(controllers, clients, reader, shared.authority, reserved, metrics)
-
-    # Several masters on one store have the same controllers: one master at a time runs them.
-    election = Election(name="rota-controllers", identity=identity, pace=UNHURRIED if alone else STEADY)
-    reader = await client("controllers")
-    elector = LeaderElector(reader, election, clock=clock, rng=rng)
-    scheduler: Scheduler | SchedulerProcess | None = None
-    if decide and apart is not None:
-        scheduler = explainer.explainer = process = SchedulerProcess(apart, identity=identity, clock=clock)
-        metrics.include(process.metrics)
-    elif decide:
-        scheduler = Scheduler(
-            await client("scheduler"),
-            configuration.loaded,
-            clock=clock,
-            rng=rng,
-            identity=identity,
-            pace=UNHURRIED if alone else PROMPT,
-            dispatcher=push,
-            metrics=metrics.beside("scheduler", prefix="scheduler_"),
-        )
-        scheduler.follow(configuration)
-        explainer.explainer = LiveExplainer(scheduler)
-    # Entered last, so that it ends before the clients of its controllers are closed.
-    supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, rng=rng))
-    registration = Registration(
-        await client("masters"),
-        identity=identity,
-        address=address,
-        version=rota.__version__,
-        clock=clock,
-        controllers=controllers,
-    )
-    supervisor.start("registration", registration.run)
-    if controllers:
-        supervisor.start("controllers", lambda: incumbent.run(elector, lead))
-    if scheduler is not None:
-        supervisor.start("scheduler", scheduler.run)
-    supervisor.start("scheduler configuration", configuration.run)
-
-
-async def _run_controllers(
-    controllers: Mapping[str, controller_registry.Make],
-    clients: Mapping[str, Client],
-    reader: Client,
-    authority: Authority,
-    reserved: tuple[IpAddress, ...],
-    metrics: Metrics,
-) -> None:
-    """Run controllers until cancelled; they share the informers of `reader`."""
-    clock, rng = system.SystemClock(), system.rng()
-    around = controller_registry.ControllerContext(clock=clock, rng=rng, authority=authority, reserved=reserved)
-    informers = SharedInformers(
-        reader, controller_registry.SHARED, clock=clock, rng=rng, metrics=metrics.beside("controllers")
-    )
-    made = {name: make(clients[name].with_settings(informers=informers), around) for name, make in controllers.items()}
-    async with tasks.Supervisor("controllers", clock=clock, rng=rng) as supervisor:
-        supervisor.start("informers", informers.run)
-        for name, controller in made.items():
-            supervisor.start(name, controller.run)
-        await supervisor.wait()

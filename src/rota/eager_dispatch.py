@@ -90,11 +90,11 @@ _decoder: Final = msgspec.json.Decoder(_Node)
 
 
 class EagerDispatch:
-    """A `Dispatcher` that calls workers; `custom` is the default mode of pods without the annotation."""
+    """A `Dispatcher` that calls workers; `default_mode` is that of pods without the annotation."""
 
-    def __init__(self, *, custom: str, local: Local, tls: ssl.SSLContext | None, clock: Clock) -> None:
+    def __init__(self, *, default_mode: str, local: Local, tls: ssl.SSLContext | None, clock: Clock) -> None:
         """Without `tls` only workers of this process are called."""
-        self._custom: Final = custom
+        self._default_mode: Final = default_mode
         self._local: Final = local
         self._tls: Final = tls
         self._clock: Final = clock
@@ -105,7 +105,7 @@ class EagerDispatch:
 
     def bound(self, pod: Document, node_name: str, node: Document | msgspec.Raw | None) -> None:
         """See `Dispatcher.bound`."""
-        if not dispatch_mode.is_pushed(pod, self._custom):
+        if not dispatch_mode.is_pushed(pod, self._default_mode):
             return
         whole = {**pod, "spec": {**(pod.get("spec") or {}), "nodeName": node_name}}
         if self._local.offer(node_name, [whole]):

@@ -28,6 +28,7 @@ from rota.kit import logs, subprocess_shutdown, system, tasks
 from rota.kit.clock import Clock
 from rota.pki import contexts
 from rota.pki.certificates import Identity
+from rota.scheduler.batch_profile.settings import LiveBatchSettings
 from rota.scheduler.binding import dispatch_mode
 from rota.scheduler.explanation.live_explainer import LiveExplainer
 from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration
@@ -59,6 +60,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     #: Absolute paths of the scheduler configuration and of plugin files; the process watches them itself.
     scheduler_config: str = ""
     plugins: tuple[str, ...] = ()
+    #: The absolute path of a volcano-scheduler.conf, or "".
+    batch_config: str = ""
 
 
 class _Greeting(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,7 +220,9 @@ async def _run() -> None:
     ):
         push = _dispatcher(told.start, clock)
         parts.push_async_callback(push.close)
-        configuration = LiveConfiguration(_source(told.start), clock=clock)
+        source = _source(told.start)
+        configuration = LiveConfiguration(source, clock=clock)
+        batch = LiveBatchSettings(source.batch, clock=clock)
         scheduler = Scheduler(
             client,
             configuration.loaded,
@@ -226,8 +231,10 @@ async def _run() -> None:
             identity=told.identity,
             pace=PROMPT,
             dispatcher=push,
+            batch=batch,
         )
         scheduler.follow(configuration)
+        supervisor.start("batch configuration", batch.run)
         supervisor.start("scheduler", scheduler.run)
         supervisor.start("configuration", configuration.run)
         supervisor.start("synced", lambda: _say_when_synced(scheduler))
@@ -274,7 +281,8 @@ def _put(line: bytes) -> None:
 
 def _source(start: Start) -> ConfigurationSource:
     file = Path(start.scheduler_config) if start.scheduler_config else None
-    return ConfigurationSource(file, tuple(map(Path, start.plugins)))
+    batch = Path(start.batch_config) if start.batch_config else None
+    return ConfigurationSource(file, tuple(map(Path, start.plugins)), batch)
 
 
 def _endpoint(start: Start) -> Endpoint:
@@ -299,7 +307,7 @@ def _dispatcher(start: Start, clock: Clock) -> EagerDispatch:
     tls = None
     if start.to_workers is not None and start.certificate_authority is not None:
         tls = contexts.client(start.to_workers, server_authorities=start.certificate_authority)
-    return EagerDispatch(custom=start.dispatch, local=_Nobody(), tls=tls, clock=clock)
+    return EagerDispatch(default_mode=start.dispatch, local=_Nobody(), tls=tls, clock=clock)
 
 
 if __name__ == "__main__":

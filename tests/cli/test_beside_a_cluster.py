@@ -102,9 +102,7 @@ def restricted(endpoint: Endpoint, kubeconfig: Callable[[str], str]) -> str:
         ("spot-agent", ["get, patch nodes n1"]),
     ],
 )
-def test_missing_rights_are_named_with_who_lacks_them_and_where_they_are(
-    restricted: str, part: str, missing: list[str]
-) -> None:
+def test_missing_rights_name_the_user_and_the_manifest(restricted: str, part: str, missing: list[str]) -> None:
     with pytest.raises(MissingRights) as told:
         PARTS[part](["--kubeconfig", restricted])
     line = str(told.value)
@@ -116,7 +114,7 @@ def test_missing_rights_are_named_with_who_lacks_them_and_where_they_are(
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_token_that_nobody_knows_is_told_in_one_line(kubeconfig: Callable[[str], str], part: str) -> None:
+def test_an_unknown_token_gives_a_one_line_error(kubeconfig: Callable[[str], str], part: str) -> None:
     with pytest.raises(UserError) as told:
         PARTS[part](["--kubeconfig", kubeconfig("expired-or-wrong")])
     assert "does not accept your credentials" in str(told.value)
@@ -124,7 +122,7 @@ def test_a_token_that_nobody_knows_is_told_in_one_line(kubeconfig: Callable[[str
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_no_cluster_is_told_in_one_line(part: str, tmp_path: Path) -> None:
+def test_a_missing_cluster_gives_a_one_line_error(part: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as told:
         PARTS[part](["--server", "http://127.0.0.1:1"])
     assert "http://127.0.0.1:1 does not answer: Connection refused" in str(told.value)

@@ -57,9 +57,7 @@ async def shown(port: int, name: str | None) -> str:
 
 
 @pytest.mark.parametrize("name", ["localhost", None])
-async def test_whoever_connects_is_shown_what_the_files_hold_by_then(
-    tmp_path: Path, port: int, name: str | None
-) -> None:
+async def test_new_connections_get_the_current_certificate(tmp_path: Path, port: int, name: str | None) -> None:
     assert await shown(port, name) == (tmp_path / "tls.crt").read_text()
     for _ in range(2):
         write(tmp_path)
@@ -82,7 +80,7 @@ async def test_files_that_cannot_be_used_change_nothing_and_that_is_said_once(
     assert await shown(port, "localhost") == (tmp_path / "tls.crt").read_text() != before
 
 
-def test_files_that_cannot_be_used_at_the_start_are_told(tmp_path: Path) -> None:
+def test_unusable_files_are_reported_at_the_start(tmp_path: Path) -> None:
     certificate, key = write(tmp_path)
     certificate.write_text("garbage")
     with pytest.raises(UserError, match="the certificate, key or CA cannot be used"):

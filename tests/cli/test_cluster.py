@@ -78,7 +78,7 @@ class TestLogs:
         assert [words[1] for words in lines] == ["done", "done"]
         assert len({words[0] for words in lines}) == 2
 
-    def test_following_ends_when_nobody_reads_any_more(self, cluster: Cluster, task: str) -> None:
+    def test_following_ends_when_its_reader_is_gone(self, cluster: Cluster, task: str) -> None:
         with cluster.start("logs", "-f", task) as following:
             assert following.stdout is not None
             assert following.stdout.readline() == "begun\n"

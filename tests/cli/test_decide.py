@@ -80,7 +80,7 @@ def test_every_line_gets_one_answer_with_verdicts_scores_and_the_best_nodes(rota
     assert (two["id"], two["best"]) == ("two", ["a"])
 
 
-def test_a_pod_that_fits_nowhere_is_told_why_on_every_node(rota: Rota) -> None:
+def test_a_pod_that_fits_nowhere_gets_a_reason_for_every_node(rota: Rota) -> None:
     tainted = node("b", spec={"taints": [{"key": "k", "effect": "NoSchedule"}]})
     (answer,) = rota(stdin=lines(scenario(nodes=[node("a", cpu="500m"), tainted]))).answers
     assert answer == {

@@ -46,7 +46,9 @@ def rota(live: LiveServer, capsys: pytest.CaptureFixture[str], *arguments: str) 
     return code, said.out, said.err
 
 
-def test_a_waiting_pod_is_told_what_would_have_to_change(live: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pending_pod_is_explained_with_what_would_have_to_change(
+    live: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = rota(live, capsys, "pod", "big")
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -85,7 +87,9 @@ def test_one_node_is_looked_at_alone(live: LiveServer, capsys: pytest.CaptureFix
     assert (code, err) == (2, "rota: the cluster has no node n9; see kubectl get nodes\n")
 
 
-def test_a_running_pod_is_told_where_it_would_go_today(live: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_pod_is_explained_with_its_node_of_today(
+    live: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, _ = rota(live, capsys, "pod", "busy-n1")
     assert code == 0
     assert out.startswith("default/busy-n1 (on n1) would go to n1 with a score of ")

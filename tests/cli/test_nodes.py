@@ -77,7 +77,7 @@ def test_what_is_in_the_way_is_named_with_the_options_and_nothing_is_evicted(
     assert f"{node}/agent stays: of a DaemonSet" in said.err
 
 
-def test_a_dry_run_says_who_would_go(rota: Rota, node: str, server: LiveServer) -> None:
+def test_a_dry_run_lists_the_pods_to_evict(rota: Rota, node: str, server: LiveServer) -> None:
     path = add_pod(server, node, "web")
     said = rota("drain", node, "--dry-run")
     assert said.lines == [f"node/{node} cordoned (dry run)", "pod/web would be evicted (dry run)"]

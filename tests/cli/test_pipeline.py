@@ -91,7 +91,7 @@ def test_a_name_in_a_picture_does_nothing() -> None:
         ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}, "0 pipelines"),
     ],
 )
-def test_what_cannot_be_drawn_is_told(rota: Rota, tmp_path: Path, document: Any, why: str) -> None:
+def test_an_undrawable_pipeline_is_reported(rota: Rota, tmp_path: Path, document: Any, why: str) -> None:
     said = rota("pipeline", "graph", written(tmp_path, document))
     assert said.code == 2
     assert why in said.err
@@ -132,7 +132,7 @@ def test_a_run_is_where_its_pipeline_is(rota: Rota, server: LiveServer, namespac
         ({"steps": [step("a", dependsOn=["b"]), step("b", dependsOn=["a"])]}, "a -> b -> a"),
     ],
 )
-def test_what_cannot_be_drawn_is_told_with_its_place(rota: Rota, tmp_path: Path, spec: Any, why: str) -> None:
+def test_an_undrawable_pipeline_is_reported_with_its_path(rota: Rota, tmp_path: Path, spec: Any, why: str) -> None:
     said = rota("pipeline", "graph", written(tmp_path, {**pipeline(), "spec": spec}))
     assert (said.code, why in said.err) == (2, True), said.err
 
@@ -154,14 +154,14 @@ def test_the_course_of_a_run_can_be_changed_while_it_has_one(
     assert rota("pipeline", "retry", "r", "-n", namespace).out == "pipelinerun/r is tried again\n"
 
 
-def test_who_is_misspelt_is_not_waited_for(rota: Rota, namespace: str) -> None:
+def test_an_unknown_run_is_not_waited_for(rota: Rota, namespace: str) -> None:
     for verb in (["get", "nobody", "--watch"], ["logs", "nobody"], ["cancel", "nobody"]):
         said = rota("pipeline", *verb, "-n", namespace)
         assert said.code != 0
         assert "not found" in said.err
 
 
-def test_no_run_is_begun_of_what_is_not_there_or_with_parameters_that_nobody_knows(
+def test_missing_pipelines_and_unknown_parameters_start_no_run(
     rota: Rota, server: LiveServer, namespace: str, tmp_path: Path
 ) -> None:
     nowhere = rota("pipeline", "run", "nobody", "-n", namespace)
@@ -188,7 +188,7 @@ def test_a_run_that_never_began_is_shown_without_steps_and_times(capsys: pytest.
         ("2026-01-01T00:00:00Z", "2026-01-01T00:02:07Z", "2m07s"),
     ],
 )
-def test_a_run_is_told_to_the_second_as_its_times_are(began: str, ended: str, shown: str) -> None:
+def test_durations_of_runs_are_shown_in_seconds(began: str, ended: str, shown: str) -> None:
     status = {"phase": "Succeeded", "startedAt": began, "finishedAt": ended}
     assert pipeline_progress.summary({"metadata": {"name": "r"}, "spec": {}, "status": status})[4] == shown
 

@@ -158,7 +158,7 @@ print(json.dumps({verb: names for verb, names in loaded.items() if names}))
 
 
 @pytest.mark.slow
-def test_who_asks_a_server_loads_none() -> None:
+def test_client_commands_do_not_load_the_server() -> None:
     """Servers, controllers, workers and stores take seconds to import on a busy machine; their clients need none."""
     script = """
 import importlib, json, pkgutil, sys

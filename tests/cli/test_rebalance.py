@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Rota
@@ -33,6 +34,8 @@ def test_the_strategies_that_can_be_named_are_those_that_there_are() -> None:
         (["--every", "5"], "say --yes"),
         (["--empty-below", "80"], "thresholds"),
         (["--strategy", "chaos"], "chaos"),
+        (["--cluster", __file__], "say --dry-run"),
+        (["--cluster", __file__, "--dry-run", "--by", "usage"], "reads no usage"),
     ],
 )
 def test_what_contradicts_itself_is_refused(rota: Rota, arguments: list[str], complaint: str) -> None:
@@ -41,7 +44,9 @@ def test_what_contradicts_itself_is_refused(rota: Rota, arguments: list[str], co
     assert complaint in said.err
 
 
-def test_a_dry_run_shows_the_moves_and_the_nodes_before_and_after(rota: Rota, server: LiveServer) -> None:
+def test_a_dry_run_shows_the_moves_and_the_nodes_before_and_after(
+    rota: Rota, server: LiveServer, tmp_path: Path
+) -> None:
     for name in ("a", "b"):
         server.create("/api/v1/nodes", manifests.node(name))
     pod = manifests.pod("p", on="a")
@@ -58,6 +63,9 @@ def test_a_dry_run_shows_the_moves_and_the_nodes_before_and_after(rota: Rota, se
     assert "misplaced pods 1 -> 0" in shown.out
     told = json.loads(rota("rebalance", "--dry-run", "--json").out)
     assert [(move["name"], move["target"]) for move in told["moves"]] == [("p", "b")]
+    dump = str(tmp_path / "now.jsonl.gz")
+    assert rota("dump", dump).code == 0
+    assert json.loads(rota("rebalance", "--dry-run", "--json", "--cluster", dump).out) == told
     unasked = rota("rebalance")
     assert unasked.code == 2
     assert "say --yes" in unasked.err

@@ -37,7 +37,7 @@ def test_the_same_decisions_are_made_again(recording: Path, capsys: pytest.Captu
     assert rota(capsys, recording) == (0, "4 decisions, all as they were.\n")
 
 
-def test_another_configuration_is_told_by_its_differences(
+def test_replaying_with_another_configuration_shows_the_differences(
     recording: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "most.yaml").write_text(MOST)
@@ -66,7 +66,7 @@ def test_pods_that_another_configuration_would_place_are_counted(
     assert "no node: 0/2 nodes are available: 2 Insufficient cpu." in out
 
 
-def test_decisions_that_come_out_otherwise_are_told_by_the_exit_code(
+def test_different_decisions_set_the_exit_code(
     recording: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rota.scheduler.cycle.scheduling_cycle.SchedulingCycle.choose", lambda *_, **__: "n2")

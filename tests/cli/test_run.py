@@ -45,7 +45,7 @@ def test_what_it_needs_is_asked_for() -> None:
     assert pod["metadata"]["name"] == "n"
 
 
-def test_at_a_terminal_the_task_knows_of_what_kind_it_is_unless_somebody_says_otherwise() -> None:
+def test_a_task_at_a_terminal_gets_term_unless_it_is_set() -> None:
     def environment(**more: Any) -> Any:
         pod = task_manifest.manifest(("top",), **{**PLAIN, "stdin": True, "terminal": "xterm-256color", **more})
         return pod["spec"]["containers"][0]["env"]
@@ -171,13 +171,13 @@ def test_what_is_removed_leaves_nothing_and_what_is_not_can_be_looked_at(cluster
 
 
 @pytest.mark.slow
-def test_a_task_that_somebody_deletes_exits_with_the_signal_that_ended_it(cluster: Cluster) -> None:
+def test_a_deleted_task_exits_with_its_signal(cluster: Cluster) -> None:
     with cluster.start("run", "--name", "victim", "--", "sleep", "1000") as process:
         assert process.stderr is not None
         process.stderr.readline()
         cluster.rota("delete", "pod", "victim", "--now")
         assert process.wait(60) == 128 + signal.SIGTERM
-        assert "victim is gone: somebody deleted it" in process.stderr.read()
+        assert "victim is gone: it was deleted" in process.stderr.read()
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_standard_input_is_handed_on_to_its_end_and_no_word_is_lost(cluster: Clu
 
 
 @pytest.mark.slow
-def test_who_may_not_talk_to_a_task_is_told_so(cluster: Cluster, tmp_path: Path) -> None:
+def test_missing_exec_rights_are_reported(cluster: Cluster, tmp_path: Path) -> None:
     api = "rbac.authorization.k8s.io"
     pods = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["create", "get", "list", "watch", "delete"]}
     role = {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": {"name": "mute"}, "rules": [pods]}

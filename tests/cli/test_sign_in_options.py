@@ -30,7 +30,7 @@ def chosen(*arguments: str) -> tuple[Provider, ...]:
     return found[0]
 
 
-def test_nobody_is_trusted_unless_named() -> None:
+def test_no_provider_is_trusted_by_default() -> None:
     assert chosen() == ()
 
 

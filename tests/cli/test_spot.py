@@ -38,9 +38,7 @@ def test_a_notice_is_written_listed_and_withdrawn(rota: Rota, node: str, server:
     assert told(rota, node)["mark"] == ""
 
 
-def test_a_notice_that_nobody_acts_on_is_told_to_be_one(
-    rota: Rota, node: str, server: LiveServer, namespace: str
-) -> None:
+def test_a_notice_without_a_controller_is_reported(rota: Rota, node: str, server: LiveServer, namespace: str) -> None:
     assert "no spot controller runs" in rota("spot", "notice", node).err
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"  # any: it is an option of the controller
     renewed = times.format_micro_time(system.SystemClock().now())

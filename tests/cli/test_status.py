@@ -81,7 +81,7 @@ def test_pods_count_by_phase_and_only_those_that_may_run_take_room() -> None:
     assert found["queue"] == {"waiting": 1, "unschedulable": 0, "gated": 0}
 
 
-def test_the_queue_knows_who_was_refused_and_who_is_held_back() -> None:
+def test_the_queue_shows_unschedulable_and_gated_pods() -> None:
     refused = pod("a", "Pending")
     refused["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     gated = pod("b", "Pending", schedulingGates=[{"name": "g"}])

@@ -116,7 +116,7 @@ def test_up_and_the_other_verbs_mean_the_same_store(tmp_path: Path, monkeypatch:
     assert f"objects of sqlite:///{tmp_path}/elsewhere.db as of" in rota("backup", str(tmp_path / "b")).stdout
 
 
-def test_who_has_no_rota_on_the_path_is_shown_how_to_call_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rota_on_the_path_its_full_path_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "bin of mine" / "rota"
     program.parent.mkdir()
     program.touch(mode=0o755)
@@ -131,7 +131,7 @@ def test_who_has_no_rota_on_the_path_is_shown_how_to_call_it(tmp_path: Path, mon
 
 
 @pytest.mark.postgres
-def test_who_waits_for_a_silent_server_may_give_up_at_once() -> None:
+def test_waiting_for_a_silent_server_can_be_interrupted() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://rota@127.0.0.1:{silent.getsockname()[1]}/rota"
         with subprocess.Popen(
@@ -270,7 +270,7 @@ def test_a_port_in_use_gets_one_line() -> None:
 
 
 @pytest.mark.parametrize(("check", "code"), [("on", 409), ("off", 201)])
-def test_up_sells_no_node_twice_unless_told_to_behave_as_stock(check: str, code: int) -> None:
+def test_up_does_not_overcommit_nodes_unless_conflict_checks_are_off(check: str, code: int) -> None:
     """A pod that does not fit the node is bound only where nobody checks."""
     with subprocess.Popen(
         [ROTA, "up", "--workers", "0", "--http", "0", "--conflict-check", check], stdout=subprocess.PIPE, text=True

@@ -202,7 +202,7 @@ class TestDelete:
             (("pods", "a", "--timeout", "soon"), "'soon' is no duration"),
         ],
     )
-    def test_half_a_wish_deletes_nothing(self, rota: Rota, arguments: tuple[str, ...], fault: str) -> None:
+    def test_an_incomplete_selection_deletes_nothing(self, rota: Rota, arguments: tuple[str, ...], fault: str) -> None:
         said = rota("delete", *arguments)
         assert (said.code, said.out) == (2, "")
         assert fault in said.err

@@ -52,7 +52,7 @@ def test_help_lists_every_verb_with_its_summary(run: CliRunner) -> None:
             assert verb.summary in shown.output
 
 
-def test_the_version_is_told_in_every_form(run: CliRunner) -> None:
+def test_the_version_is_printed_in_every_format(run: CliRunner) -> None:
     for option in ("--version", "-V"):
         assert run.invoke(root, [option], prog_name="rota").output == f"rota {rota.__version__}\n"
     facts = json.loads(run.invoke(root, ["version", "--json"]).output)
@@ -62,7 +62,7 @@ def test_the_version_is_told_in_every_form(run: CliRunner) -> None:
 
 
 @pytest.mark.parametrize("verb", ["master", "extender"])
-def test_nothing_listens_beyond_loopback_unless_told(verb: str) -> None:
+def test_nothing_listens_beyond_loopback_by_default(verb: str) -> None:
     command = importlib.import_module(f"rota.cli.{verb}").command
     [address] = [one.default for one in command.params if one.name in {"host", "listen"}]
     assert address.startswith("127.0.0.1")

@@ -62,7 +62,7 @@ async def rig(api: ScriptedApi, clock: FakeClock) -> AsyncIterator[Rig]:
     await transport.close()
 
 
-async def test_an_answer_is_known_and_told_at_once_and_its_news_is_no_news(rig: Rig) -> None:
+async def test_a_response_is_cached_at_once_and_its_watch_event_ignored(rig: Rig) -> None:
     answer = rig.api.put("new")
     rig.learn(answer)
     assert (rig.known("new"), rig.told) == (answer, ["+old", "+new"])

@@ -104,7 +104,7 @@ def test_a_caller_that_leaves_leaves_nothing_open(place: Place, how: str, run: R
     assert [str(one.message) for one in said] == []
 
 
-async def test_calls_of_those_who_stay_share_connections(place: Place) -> None:
+async def test_calls_of_one_client_share_connections(place: Place) -> None:
     transport = HttpTransport(place.endpoint)
     before = len(place.connections)
     for _ in range(5):

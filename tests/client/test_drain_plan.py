@@ -79,7 +79,7 @@ PODS = st.lists(
 
 
 @given(PODS)
-def test_who_allows_everything_is_refused_nothing_and_every_pod_goes_or_stays(pods: list[Any]) -> None:
+def test_with_all_options_nothing_is_refused_and_every_pod_is_decided(pods: list[Any]) -> None:
     plan = drain_plan.plan(pods, EVERYTHING)
     assert not plan.refused
     assert len(plan.evict) + len(plan.stay) == len(pods)

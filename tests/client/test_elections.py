@@ -169,7 +169,7 @@ async def test_at_a_prompt_pace_the_next_leads_within_three_seconds_after_a_lead
     await second.stop()
 
 
-async def test_who_comes_back_under_the_identity_of_a_dead_one_leads_at_once_and_above_it(
+async def test_a_successor_with_the_same_identity_leads_at_once_in_a_later_term(
     connect: Connect, clock: FakeClock
 ) -> None:
     transport = connect()

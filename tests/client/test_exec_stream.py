@@ -59,7 +59,7 @@ async def test_output_and_errors_come_as_they_are_written_and_then_the_exit_code
 
 
 @pytest.mark.parametrize(("protocols", "ends"), [(PROTOCOLS, True), (PROTOCOLS[1:], False)])
-async def test_input_is_handed_on_in_pieces_and_its_end_is_told_where_the_protocol_can(
+async def test_input_is_forwarded_in_chunks_and_its_end_signalled_if_the_protocol_allows(
     protocols: tuple[str, ...], ends: bool
 ) -> None:
     received: list[bytes] = []

@@ -311,9 +311,7 @@ async def test_indexes_follow_their_objects(rig: Rig) -> None:
     assert rig.informer.cache.index_values("owner") == ["u1"]
 
 
-async def test_who_wants_the_first_list_as_a_whole_gets_it_and_then_every_change(
-    api: ScriptedApi, clock: FakeClock
-) -> None:
+async def test_a_bulk_handler_gets_the_first_list_then_every_change(api: ScriptedApi, clock: FakeClock) -> None:
     for name in ("a", "b", "c"):
         api.put(name)
     rig = Rig(api, clock, whole=True)
@@ -333,9 +331,7 @@ async def test_who_wants_the_first_list_as_a_whole_gets_it_and_then_every_change
     await rig.close()
 
 
-async def test_a_first_list_is_told_one_by_one_if_another_handler_wants_that(
-    api: ScriptedApi, clock: FakeClock
-) -> None:
+async def test_a_first_list_is_delivered_one_by_one_to_plain_handlers(api: ScriptedApi, clock: FakeClock) -> None:
     api.put("a")
     rig, other = Rig(api, clock, whole=True), Witness()
     rig.informer.add_handler(other)

@@ -23,7 +23,7 @@ def test_a_join_command_names_the_masters_that_run_and_no_loopback_beside_others
     assert masters.addresses(["https://localhost:6443"], [], now=NOW) == ("https://localhost:6443",)
 
 
-def test_a_worker_keeps_what_it_was_told_and_drops_what_is_no_longer_listed() -> None:
+def test_a_worker_keeps_configured_masters_and_drops_unlisted_ones() -> None:
     told = ("https://api:6443",)
     both = merged(told, ["https://a:6443", "https://b:6443"], set())
     assert both == ("https://api:6443", "https://a:6443", "https://b:6443")

@@ -98,6 +98,13 @@ def queue(clock: FakeClock, rng: random.Random) -> WorkQueue[str]:
     return WorkQueue[str](clock=clock, rng=rng)
 
 
+def test_ranked_keys_come_by_rank_and_equal_ones_in_order() -> None:
+    core = QueueCore[int](rank=lambda key: key // 10)
+    for key in (1, 21, 11, 2, 22):
+        core.add(key)
+    assert [core.take() for _ in range(5)] == [21, 22, 11, 1, 2]
+
+
 async def test_a_waiting_worker_gets_what_is_added(queue: WorkQueue[str], clock: FakeClock) -> None:
     getting = asyncio.create_task(queue.get())
     await clock.settle()

@@ -63,7 +63,7 @@ async def test_each_right_that_is_missing_is_named_and_no_other(
     assert await rights.missing(client, used) == list(gone)
 
 
-async def test_what_nothing_works_without_is_told_in_one_line(cluster: VirtualCluster) -> None:
+async def test_a_missing_required_right_gives_a_one_line_error(cluster: VirtualCluster) -> None:
     client = await granted(cluster, "restricted", table("list,watch", "nodes"))
     with pytest.raises(MissingRights) as told:
         await rights.check(client, EXTENDER, part="extender", manifest="packaging/manifests/extender.yaml")
@@ -88,7 +88,7 @@ async def test_a_server_that_does_not_answer_such_questions_is_taken_as_it_is() 
     assert await rights.missing(Mute(), AGENT) == []  # type: ignore[arg-type]  # all that is used of a client
 
 
-def test_rights_are_told_as_a_person_reads_them() -> None:
+def test_rights_are_described_in_words() -> None:
     wanted = [
         *table("get,list", "nodes"),
         *table("get,list", "pods"),

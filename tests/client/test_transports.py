@@ -338,7 +338,7 @@ async def test_the_last_attempt_is_the_answer(api: ScriptedApi, clock: FakeClock
     assert len(api.asked) == 5
 
 
-async def test_those_who_keep_time_themselves_are_not_repeated(
+async def test_requests_with_their_own_timeout_are_not_retried(
     api: ScriptedApi, clock: FakeClock, retrying: RetryingTransport
 ) -> None:
     api.replies.extend([CUT])

@@ -85,7 +85,9 @@ async def ended(client: Client, name: str) -> Any:
     return await until(look)
 
 
-async def test_a_worker_joins_as_it_was_told_to_and_runs_tasks(client: Client, worker: Worker, tmp_path: Path) -> None:
+async def test_a_worker_joins_by_the_printed_command_and_runs_tasks(
+    client: Client, worker: Worker, tmp_path: Path
+) -> None:
     node = await client.get(NODES, "w1")
     assert meta.labels(node)["disk"] == "ssd"
     assert meta.labels(node)["rack"] == "7"

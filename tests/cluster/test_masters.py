@@ -53,7 +53,7 @@ def fleet(tmp_path: Path) -> Iterator[ProcessCluster]:
         yield made
 
 
-def test_a_worker_that_was_told_of_one_master_moves_to_another_that_came_later(fleet: ProcessCluster) -> None:
+def test_a_worker_that_joined_one_master_moves_to_a_later_one(fleet: ProcessCluster) -> None:
     first = fleet.masters[0]
     worker = fleet.worker("w1", "--lease", "4")
     second = fleet.master("m2")

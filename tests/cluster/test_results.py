@@ -82,7 +82,7 @@ def test_outputs_of_steps_outlive_their_worker(fleet: ProcessCluster, tmp_path: 
         assert run.result(PATIENCE_S) == [f"{one} is {[one]}" for one in MOMENTS]
 
 
-def test_results_that_no_master_was_there_to_hear_of_are_told_later(fleet: ProcessCluster, tmp_path: Path) -> None:
+def test_results_during_an_outage_of_all_masters_are_reported_later(fleet: ProcessCluster, tmp_path: Path) -> None:
     """The worker cannot tell of the end of a task, and is then killed itself."""
     master, config = fleet.masters[0], fleet.masters[0].folder / "kubeconfig"
     with rota.Client(config) as client:

@@ -36,7 +36,7 @@ async def api() -> AsyncIterator[ApiServer]:
         yield server
 
 
-async def test_it_places_and_explains_and_goes_when_told(api: ApiServer) -> None:
+async def test_the_scheduler_process_places_explains_and_stops(api: ApiServer) -> None:
     async with http_server.serve(api.app) as served:
         scheduler = SchedulerProcess(lambda: Start(server=served.url), identity="one", clock=system.SystemClock())
         with pytest.raises(errors.ServiceUnavailable):
@@ -62,7 +62,7 @@ async def test_it_places_and_explains_and_goes_when_told(api: ApiServer) -> None
             os.kill(process, 0)
 
 
-async def test_its_death_is_an_error_and_nobody_waits_for_its_answers(api: ApiServer) -> None:
+async def test_the_death_of_the_process_fails_pending_requests(api: ApiServer) -> None:
     async with http_server.serve(api.app) as served:
         scheduler = SchedulerProcess(lambda: Start(server=served.url), identity="one", clock=system.SystemClock())
         running = asyncio.create_task(scheduler.run())

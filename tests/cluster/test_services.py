@@ -197,7 +197,7 @@ async def test_services_and_pods_of_headless_ones_have_names(tmp_path: Path) -> 
         assert await asked(client, "any", f"http://db:{port}/name") in (["db-0"], ["db-1"])
 
 
-async def test_a_port_that_cannot_be_listened_at_is_told_by_an_event_of_the_service(tmp_path: Path) -> None:
+async def test_an_unusable_port_is_reported_by_an_event_of_the_service(tmp_path: Path) -> None:
     async with cluster(tmp_path) as client:
         made = await client.create(SERVICES, service("web", free_port()))
         address, port = made["spec"]["clusterIP"], made["spec"]["ports"][0]["port"]

@@ -112,9 +112,7 @@ async def test_tasks_outlive_a_master_and_the_next_one_tells_of_their_end(tmp_pa
         await until(client, "long", "Succeeded")
 
 
-async def test_why_workers_cannot_be_is_said_to_who_waits_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_start_of_workers_reaches_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rota.worker_process.WorkerProcess.begin", _begun_impatiently)
     with folders.held(tmp_path / "master" / "workers" / "w1"), pytest.raises(UserError, match="a worker runs in"):
         async with master(tmp_path):

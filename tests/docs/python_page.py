@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import rota
-from rota.python.options import Wishes
-from rota.python.pipeline_builder import StepWishes
-from rota.python.pipelines import PipelineWishes
+from rota.python.options import TaskOptions
+from rota.python.pipeline_builder import StepOptions
+from rota.python.pipelines import PipelineOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 _HEAD: Final = """\
@@ -23,14 +23,15 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Clients": ("Client", "AsyncClient", "Executor"),
     "Futures": ("Future", "as_completed", "wait", "results"),
     "Tasks": ("task", "Task", "from_secret"),
+    "Simulations": ("simulate",),
     "Pipelines": ("pipeline", "Pipeline", "Run", "on_exit", "status_of", "run_status", "run_name"),
 }
 #: Classes whose objects people make themselves.
 _MADE_BY_HAND: Final = frozenset({"Client", "AsyncClient", "Executor", "Run"})
 _OPTIONS: Final[dict[str, tuple[str, Any]]] = {
-    "task": ("Options, also of `Task.options` and `Executor`:", Wishes),
-    "Task": ("Options of `Task.step`:", StepWishes),
-    "pipeline": ("Options:", PipelineWishes),
+    "task": ("Options, also of `Task.options` and `Executor`:", TaskOptions),
+    "Task": ("Options of `Task.step`:", StepOptions),
+    "pipeline": ("Options:", PipelineOptions),
 }
 
 

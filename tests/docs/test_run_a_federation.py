@@ -12,6 +12,6 @@ from tests.docs import following
 def test_the_page_on_federations_works_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     followed = following.follow("run-a-federation.md", tmp_path, patience_s=380)
-    assert len(followed) == 3
+    assert len(followed) == 5
     for promised, printed in followed:
         assert printed == promised

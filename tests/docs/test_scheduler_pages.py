@@ -9,7 +9,13 @@ from tests.docs import following
 from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.plugin_registry import builtin, third_party
 
-PAGES = {"explain-a-pod.md": 5, "replay-decisions.md": 2, "extend-the-scheduler.md": 1, "rebalance.md": 3}
+PAGES = {
+    "explain-a-pod.md": 5,
+    "replay-decisions.md": 2,
+    "extend-the-scheduler.md": 1,
+    "rebalance.md": 3,
+    "share-gpus.md": 1,
+}
 
 
 @pytest.mark.slow
@@ -22,14 +28,25 @@ def test_the_page_works_as_written(page: str, tmp_path: Path) -> None:
         assert printed == promised
 
 
+@pytest.mark.slow
+@pytest.mark.kubectl
 def test_the_page_on_batches_works_as_written(tmp_path: Path) -> None:
     followed = following.follow("schedule-batches.md", tmp_path)
-    assert len(followed) == 2
+    assert len(followed) == 3
     for promised, printed in followed:
         assert printed == promised
 
 
-@pytest.mark.parametrize("page", [*PAGES, "schedule-batches.md"])
+@pytest.mark.slow
+def test_the_page_on_simulations_works_as_written(tmp_path: Path) -> None:
+    followed = following.follow("simulate.md", tmp_path)
+    assert len(followed) == 7
+    for promised, printed in followed:
+        assert printed == promised
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("page", [*PAGES, "schedule-batches.md", "simulate.md"])
 def test_every_file_of_the_page_is_named_in_the_sentence_before_it(page: str) -> None:
     text = (following.HOWTO / page).read_text()
     for block in following.blocks(page):

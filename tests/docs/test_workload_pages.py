@@ -1,11 +1,11 @@
-"""The pages about jobs, services and pipelines, followed word for word."""
+"""The pages about jobs, batch jobs, services and pipelines, followed word for word."""
 
 from pathlib import Path
 
 import pytest
 from tests.docs import following
 
-PAGES = {"run-jobs.md": 3, "run-pipelines.md": 4, "run-services.md": 5}
+PAGES = {"run-batch-jobs.md": 4, "run-jobs.md": 3, "run-pipelines.md": 4, "run-services.md": 5}
 
 
 @pytest.mark.slow

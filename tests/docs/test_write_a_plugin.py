@@ -1,5 +1,6 @@
 """The page docs/howto/write-a-plugin.md, followed word for word: files saved, commands run, output compared."""
 
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -42,6 +43,18 @@ def test_every_file_of_the_page_is_named_in_the_sentence_before_it() -> None:
         if block.file and block.file != "pyproject.toml":
             before = page[: page.index(f"```{block.language} {block.file}")].rstrip().rpartition("\n\n")[2]
             assert f"`{block.file}`" in before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("changed", "code"), [("", 0), ("100 - 100", 1)])
+def test_the_test_of_the_page_passes_and_fails_with_the_plugin(tmp_path: Path, changed: str, code: int) -> None:
+    for block in blocks():
+        if block.file in {"cheap_nodes.py", "sched.yaml", "test_cheap_nodes.py"}:
+            text = block.text.replace(changed, "100") if changed else block.text
+            (tmp_path / block.file).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_cheap_nodes.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
 
 
 def test_the_entry_point_of_the_page_makes_the_plugin_known_by_name(

@@ -109,7 +109,7 @@ async def test_what_is_meant_for_others_is_not_taken(client: Client, endpoint: E
     assert worker.agent.machine.pod(pod["metadata"]["uid"]) is None
 
 
-async def test_nothing_is_taken_before_the_watch_has_told_what_is_here(client: Client, endpoint: Endpoint) -> None:
+async def test_no_dispatch_is_accepted_before_the_watch_is_synced(client: Client, endpoint: Endpoint) -> None:
     pod = await waiting_pod(client, "true")
     worker = endpoint.worker
     # The one that takes over when the runtime fails: it does not know what the one before let go.

@@ -51,7 +51,7 @@ class Here:
 
 @contextlib.asynccontextmanager
 async def pushing(tls: ssl.SSLContext, custom: str = PUSH) -> AsyncIterator[EagerDispatch]:
-    made = EagerDispatch(custom=custom, local=Nobody(), tls=tls, clock=system.SystemClock())
+    made = EagerDispatch(default_mode=custom, local=Nobody(), tls=tls, clock=system.SystemClock())
     try:
         yield made
     finally:
@@ -92,7 +92,7 @@ def test_a_task_goes_before_the_custom_of_its_cluster(custom: str, said: str | N
     pod = {"metadata": {"annotations": {} if said is None else {ANNOTATION: said}}, "spec": {}}
     assert dispatch_mode.is_pushed(pod, custom) is pushed
     here = Here()
-    EagerDispatch(custom=custom, local=here, tls=None, clock=system.SystemClock()).bound(pod, "n", None)
+    EagerDispatch(default_mode=custom, local=here, tls=None, clock=system.SystemClock()).bound(pod, "n", None)
     assert here.taken == ([("n", "n")] if pushed else [])
 
 
@@ -168,7 +168,7 @@ async def test_a_push_to_a_worker_that_was_started_since_is_refused(
 
 
 @pytest.mark.slow
-async def test_where_nobody_listens_tasks_are_pulled(client: Client, endpoint: Endpoint, tmp_path: Path) -> None:
+async def test_tasks_are_pulled_where_no_endpoint_listens(client: Client, endpoint: Endpoint, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     pod = await waiting_pod(client, "sh", "-c", f"echo x >> {ran}")
     node = await client.get(NODES, "w1")

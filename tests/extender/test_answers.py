@@ -126,7 +126,7 @@ def test_a_pod_that_moves_or_goes_is_counted_where_it_is(view: View) -> None:
     assert not any(any(one.used.values()) for one in view.nodes.values())
 
 
-def test_what_contradicts_itself_is_told_and_not_guessed(view: View) -> None:
+def test_contradictory_annotations_are_reported_not_guessed(view: View) -> None:
     with pytest.raises(PolicyError, match="remove one"):
         filtered(view, **{WISH: "only", BASE: "1"})
     lonely = manifests.pod("lonely")

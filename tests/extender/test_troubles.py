@@ -187,7 +187,7 @@ def written(folder: Path, name: str, made: Identity) -> tuple[Path, Path]:
     return certificate, key
 
 
-async def test_tls_lets_in_only_those_who_trust_and_are_trusted(tmp_path: Path) -> None:
+async def test_tls_requires_trust_on_both_sides(tmp_path: Path) -> None:
     now = system.SystemClock().now()
     ours, another = Authority.create(now=now), Authority.create(now=now, name="another")
     (tmp_path / "ca.crt").write_bytes(ours.certificate_pem)

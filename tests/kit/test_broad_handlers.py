@@ -16,6 +16,8 @@ _KEEPING: Final = frozenset(
 #: Handlers that do neither, by module and function, with the reason.
 JUSTIFIED: Final = {
     ("cli/commands/completion_source.py", "_asked"): "a shell completes a line: there is no place for any output",
+    ("federation/control/works_loop.py", "_usable"): "logged below, with the member that reported it",
+    ("federation/member/observation.py", "observe"): "becomes the condition of the member",
     ("kit/serial_executor.py", "_work"): "the caller that waits raises it",
     ("kit/tasks.py", "_supervise"): "logged below, with what becomes of the task",
     (
@@ -27,8 +29,11 @@ JUSTIFIED: Final = {
     ("python/sessions.py", "_settled"): "is what the user's `result()` raises",
     ("python/sessions.py", "_raised"): "the task's own exception stands for it, with the far side's traceback",
     ("python/task_runner.py", "_exception"): "tries how an exception can be sent; the exception itself is reported",
+    ("scheduler/core/scheduler_core.py", "_attempt"): "the effect AttemptFailed has it; the driver logs its traceback",
+    ("scheduler/core/scheduler_core.py", "_extenders_answered"): "as above",
+    ("scheduler/core/scheduler_core.py", "_binding_ended"): "the effect Fault has it; the driver logs its traceback",
     (
-        "scheduler/explanation/filter_table.py",
+        "scheduler/explanation/node_tables.py",
         "__init__",
     ): "asks filters once more than the attempt, which reports them",
     ("scheduler/framework/binding_points.py", "nothing_to_prepare"): "`pre_bind` asks again and reports",

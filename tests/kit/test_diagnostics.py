@@ -23,7 +23,7 @@ def request_from(address: str) -> web.Request:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
-async def test_who_is_on_the_machine_sees_what_goes_on(address: str) -> None:
+async def test_diagnostics_are_served_on_loopback(address: str) -> None:
     answer = await diagnostics.for_this_machine(secret)(request_from(address))
     assert (answer.status, answer.text) == (200, "who waits")
 

@@ -23,7 +23,7 @@ async def test_calls_run_in_order_in_one_thread_that_is_not_the_loops() -> None:
     assert threads[0] != threading.get_ident()
 
 
-async def test_what_a_call_raises_reaches_who_waits_and_the_lane_goes_on() -> None:
+async def test_an_exception_reaches_the_caller_and_the_executor_goes_on() -> None:
     lane = SerialExecutor("test")
 
     def fail() -> None:

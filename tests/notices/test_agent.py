@@ -179,7 +179,7 @@ async def test_what_others_said_is_not_taken_back() -> None:
             assert await here.goes()
 
 
-async def test_a_person_who_takes_a_notice_back_is_not_overruled() -> None:
+async def test_a_notice_withdrawn_by_hand_stays_withdrawn() -> None:
     async with machine("aws") as (here, url), here.looked_after(url):
         take_away(here.fake)
         await here.until(here.goes)
@@ -229,7 +229,7 @@ async def test_an_endpoint_that_stumbles_takes_nothing_back() -> None:
         assert here.heard("termination", "marked") == 1
 
 
-async def test_a_node_that_is_made_anew_while_its_machine_goes_is_told_again() -> None:
+async def test_a_recreated_node_gets_the_notice_again() -> None:
     async with machine("aws") as (here, url), here.looked_after(url):
         take_away(here.fake)
         await here.until(here.goes)
@@ -248,7 +248,7 @@ async def test_a_node_that_is_not_there_yet_is_marked_when_it_is() -> None:
             await here.until(here.goes)
 
 
-async def test_a_server_that_is_away_is_told_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_notice_is_delivered_when_the_server_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     write, failures = (
         Announcer._write,
         iter([Interrupted("cut off"), errors.Forbidden("not yet"), errors.Conflict("busy")]),

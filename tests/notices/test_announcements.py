@@ -91,7 +91,7 @@ def test_a_time_is_only_made_tighter() -> None:
     assert ends_at(tighter) == NOW + 30
 
 
-def test_a_time_that_is_not_told_is_the_providers_from_when_it_was_said() -> None:
+def test_a_missing_deadline_is_the_providers_lead_time_after_the_notice() -> None:
     _, marked = decided(node(), replace(ENDS, deadline=None, said_at=NOW - 20))
     assert ends_at(marked) == NOW + 100
 

@@ -73,7 +73,7 @@ async def test_google_answers_when_something_changes() -> None:
         assert (end.kind, end.provider, end.deadline) == (Kind.TERMINATION, "gcp", None)
 
 
-async def test_azure_tells_about_all_machines_and_ours_are_heard() -> None:
+async def test_azure_events_of_other_machines_are_ignored() -> None:
     fake = FakeAzure()
     async with asked(fake, "azure") as cloud:
         fake.schedule("Preempt", "pool_4")
@@ -117,7 +117,7 @@ async def test_an_endpoint_that_is_slow_is_not_waited_for() -> None:
             await looking
 
 
-async def test_nobody_at_the_address_is_told() -> None:
+async def test_an_unreachable_metadata_service_is_reported() -> None:
     async with aiohttp.ClientSession() as session:
         clock = system.SystemClock()
         cloud = cloud_detection.cloud(

@@ -54,7 +54,7 @@ async def test_an_agent_marks_its_own_node_and_no_other(cluster: VirtualCluster)
         await announcer.announce("n2", ends)
 
 
-async def test_whoever_only_hears_needs_nodes_and_events_about_them(cluster: VirtualCluster) -> None:
+async def test_recording_only_needs_nodes_and_their_events(cluster: VirtualCluster) -> None:
     client = await granted(cluster, "hearer", (*rights.MARKING, *rights.EVENTS))
     announcer = Announcer(client, NodeSignals(), clock=cluster.clock)
     events = NodeEvents(client, announcer, NodeSignals(), clock=cluster.clock, rng=cluster.rng)

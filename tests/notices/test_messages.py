@@ -107,7 +107,7 @@ def test_azures_scheduled_events() -> None:
     assert only(bodies.scheduled("Preempt", NotBefore="", EventStatus="Started")).said.deadline is None
 
 
-def test_a_provider_that_nobody_knows_is_named_with_those_that_are_known(tmp_path: Path) -> None:
+def test_an_unknown_provider_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     body = {"node": "n1", "kind": "termination", "provider": "exampel"}
     with pytest.raises(Malformed, match=r"unknown provider 'exampel': the table of marks has alibaba, aws, .*--marks"):
         read(body)

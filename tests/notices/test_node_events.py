@@ -133,7 +133,7 @@ async def test_an_event_that_is_counted_up_is_the_notice_that_it_was(world: Worl
     assert world.outcome("marked") == 1
 
 
-async def test_what_was_missed_while_nobody_listened_is_heard_if_there_is_still_time(world: World) -> None:
+async def test_events_missed_during_an_outage_are_processed_if_still_current(world: World) -> None:
     one, other = await world.node("n1"), await world.node("n2")
     await world.event(one, "SpotInterruption")
     await world.clock.advance(150)
@@ -168,7 +168,7 @@ async def test_an_event_about_no_node_is_counted_and_forgotten(world: World) -> 
     assert world.outcome("unknown") == 1
 
 
-async def test_a_server_that_is_away_is_told_when_it_is_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_notice_is_delivered_when_the_server_returns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     write, failures = Announcer._write, iter([Interrupted("cut off"), errors.InternalError("broken")])
 
     async def stumbling(self: Announcer, name: str, said: Announcement) -> Decision:
@@ -185,7 +185,7 @@ async def test_a_server_that_is_away_is_told_when_it_is_back(world: World, monke
     assert world.outcome("marked") == 1
 
 
-async def test_users_add_reasons_and_say_who_may_give_them(world: World, tmp_path: Path) -> None:
+async def test_reasons_and_their_reporters_are_configurable(world: World, tmp_path: Path) -> None:
     path = tmp_path / "marks.yaml"
     path.write_text(
         "marks:\n- {means: notice, place: event, key: Reclaimed, values: [our-agent], provider: ours, lead: 45}\n"

@@ -148,7 +148,7 @@ async def test_machines_are_found_by_what_their_clouds_call_them(tmp_path: Path)
             assert TERMINATING in await sender.taints(node)
 
 
-async def test_a_machine_that_nobody_knows_is_not_found(tmp_path: Path) -> None:
+async def test_an_unknown_machine_is_not_found(tmp_path: Path) -> None:
     async with listening(tmp_path) as sender:
         for body in (
             {"node": "n9", "kind": "termination", "in": 30},
@@ -211,7 +211,7 @@ async def test_a_notice_can_be_taken_back(tmp_path: Path) -> None:
         assert await sender.taints("n1") == []
 
 
-async def test_nobody_is_believed_without_the_token_and_it_may_be_exchanged(tmp_path: Path) -> None:
+async def test_the_webhook_requires_its_token_which_can_be_replaced(tmp_path: Path) -> None:
     async with listening(tmp_path) as sender:
         body = {"node": "n1", "kind": "termination", "in": 30}
         for token in ("", "wrong", SECRET[:-1], SECRET + "x"):

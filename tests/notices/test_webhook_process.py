@@ -82,7 +82,7 @@ def test_a_notice_that_is_sent_makes_the_controller_leave_the_node(tmp_path: Pat
 
 
 @pytest.mark.timeout(180)
-def test_notices_are_only_heard_where_another_acts(tmp_path: Path) -> None:
+def test_record_only_writes_notices_and_evicts_nothing(tmp_path: Path) -> None:
     authority = certificate(tmp_path)
     (tmp_path / "token").write_text(SECRET)
     options = ["--record-only", "--webhook", "127.0.0.1:0", "--webhook-token", str(tmp_path / "token")]

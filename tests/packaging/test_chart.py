@@ -83,7 +83,7 @@ def test_commands_know_the_options_that_they_are_given(values: Mapping[str, Any]
         assert command.params[[one.name for one in command.params].index("http")].type(address)[1] == 9464
 
 
-def test_whoever_has_a_name_has_an_account_and_no_two_releases_share_anything() -> None:
+def test_each_component_has_an_account_and_releases_share_nothing() -> None:
     ours, others = render(EVERYTHING), render(EVERYTHING, release="second")
     named = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in ours]
     assert len(set(named)) == len(named)
@@ -169,7 +169,7 @@ def test_settings_are_a_configuration_that_the_scheduler_takes() -> None:
     assert role["rules"][1]["resourceNames"] == ["rota-scheduler"]
 
 
-def test_profiles_of_ones_own_take_the_place_of_ours() -> None:
+def test_custom_profiles_replace_the_default_ones() -> None:
     profiles = [{"schedulerName": "a"}, {"schedulerName": "b"}]
     text = chosen(render({"scheduler": {"settings": {"profiles": profiles}}}), "ConfigMap")["data"]["settings.yaml"]
     assert list(third_party.load(text.encode(), builtin.registry()).configuration.profiles) == ["a", "b"]

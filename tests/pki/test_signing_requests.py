@@ -13,7 +13,7 @@ NODE = Subject(common_name="system:node:n1", organizations=("system:nodes",))
 PEM = signing_requests.make(keys.generate(), NODE)
 
 
-def test_a_request_says_whom_and_what_for() -> None:
+def test_a_signing_request_names_subject_and_usage() -> None:
     key = keys.generate()
     names = Names.of(["n1", "10.0.0.1"])
     request = signing_requests.read(signing_requests.make(key, NODE, names=names))

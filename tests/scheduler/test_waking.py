@@ -100,7 +100,7 @@ GREW = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE)
         ("InterPodAffinity", required("podAffinity"), NODE_ADDED, None, node(), False),
     ],
 )
-def test_an_event_helps_only_whom_it_can(
+def test_an_event_wakes_only_pods_it_can_help(
     plugin: str, spec: Document, event: ClusterEvent, old: Any, new: Any, helps: bool
 ) -> None:
     refused = PodInterner().pod(make_pod("refused", **spec))

@@ -130,7 +130,7 @@ def test_daemons_mirrors_and_finished_pods_are_left_alone(pod: dict[str, object]
     assert evacuation.must_leave(pod) is leaves
 
 
-def test_who_is_more_important_asks_again_whenever_somebody_less_important_asks() -> None:
+def test_a_higher_priority_pod_is_retried_before_lower_ones() -> None:
     high = guest("ns/high", 10, reserved=True, refusals=3, refused_at=1010.0)
     low = guest("ns/low", 1, reserved=True)
     asking = evacuation.plan([high, low], NOTICE, now=1011.0).steps

@@ -108,7 +108,7 @@ def test_a_notice_counts_from_when_its_mark_appeared() -> None:
     assert (notice.since, notice.left(NOW)) == (NOW - 60, 60)
 
 
-def test_a_deadline_that_is_told_beats_the_usual_one() -> None:
+def test_an_announced_deadline_overrides_the_default() -> None:
     taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
     told = node(taints=taints, annotations={"karpenter.sh/nodeclaim-termination-timestamp": "2026-03-01T12:05:00Z"})
     notice = node_readings.read(told, TABLE, now=NOW).notice
@@ -117,7 +117,7 @@ def test_a_deadline_that_is_told_beats_the_usual_one() -> None:
 
 
 @pytest.mark.parametrize("key", ["karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"])
-def test_an_autoscaler_that_empties_a_machine_waits_for_budgets_unless_a_time_is_told(key: str) -> None:
+def test_an_autoscaler_drain_respects_budgets_unless_it_has_a_deadline(key: str) -> None:
     drains = {"key": key, "value": "disrupting", "effect": "NoSchedule", "timeAdded": "2026-03-01T12:00:00Z"}
     notice = node_readings.read(node(taints=[drains]), TABLE, now=NOW).notice
     assert notice is not None

@@ -45,7 +45,7 @@ def test_what_is_wrong_or_contradicts_itself_is_refused_by_name(said: dict[str, 
 
 
 def test_only_and_never_are_kept_to() -> None:
-    only, never = Policy(wish=SpotPreference.ONLY), Policy(wish=SpotPreference.NEVER)
+    only, never = Policy(preference=SpotPreference.ONLY), Policy(preference=SpotPreference.NEVER)
     assert policies.refusal(only, Spread(), Capacity.ON_DEMAND)
     assert policies.refusal(only, Spread(), Capacity.UNKNOWN)
     assert not policies.refusal(only, Spread(), Capacity.SPOT)

@@ -46,6 +46,6 @@ def test_a_place_tells_what_it_is_for() -> None:
     assert "nodeName" not in gone["spec"]
 
 
-def test_a_place_is_nobody_who_would_have_to_leave() -> None:
+def test_a_reservation_is_never_a_victim() -> None:
     assert not evacuation.must_leave(held())
     assert evacuation.must_leave(pod())

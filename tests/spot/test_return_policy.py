@@ -36,7 +36,7 @@ def test_a_preferred_affinity_for_a_mark_of_spot_machines_asks_for_them() -> Non
     assert not wants(never, {"key": "node.kubernetes.io/capacity", "operator": "In", "values": ["spot"]})
 
 
-def test_a_pool_is_quiet_since_its_last_loss_and_never_longer_than_somebody_looked() -> None:
+def test_a_pool_is_quiet_since_its_last_loss_or_the_start_of_observation() -> None:
     pools = Pools(since=100.0)
     assert pools.quiet_for("a", now=150.0) == 50
     pools.record_interruption("a", now=140.0)

@@ -23,7 +23,7 @@ def scored(candidate: Candidate, policy: Policy = PREFER) -> float:
 
 def test_spot_wins_where_it_is_preferred_and_not_where_it_is_not() -> None:
     assert scored(SPOT) > scored(STAYING)
-    never = Policy(wish=SpotPreference.NEVER)
+    never = Policy(preference=SpotPreference.NEVER)
     equal = replace(SPOT, price=1.0)
     assert scored(equal, never) < scored(STAYING, never)
 
@@ -66,7 +66,7 @@ def test_a_pool_that_was_interrupted_is_riskier_and_that_is_forgotten() -> None:
     assert risks.risk("a", now=100 * HOUR) < soon
 
 
-def test_it_does_not_matter_how_often_somebody_looks() -> None:
+def test_risk_does_not_depend_on_the_polling_rate() -> None:
     often, once = Risks(), Risks()
     for risks in (often, once):
         risks.machines("a", 7, now=0)

@@ -37,5 +37,5 @@ def test_a_time_is_found_in_any_form(text: str) -> None:
         "6 Feb 2025 10:13:13 CET",
     ],
 )
-def test_what_cannot_be_read_was_not_told(text: str) -> None:
+def test_an_unreadable_time_counts_as_absent(text: str) -> None:
     assert timestamps.find(text) is None

@@ -75,9 +75,7 @@ async def test_without_a_place_pods_stay_to_their_last_moment(world: World) -> N
     assert await _asked(world, 201) == 2
 
 
-async def test_plans_that_cannot_be_made_keep_nobody_from_leaving(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_plan_does_not_block_evictions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> NoReturn:
         raise ValueError("a plugin's fault")
 
@@ -156,7 +154,7 @@ async def test_where_an_autoscaler_empties_a_machine_no_budget_gives_way(world: 
     assert world.figure("pods_deleted_at_deadline_total") == 2
 
 
-async def test_two_budgets_on_one_pod_are_told_and_not_asked_again(world: World) -> None:
+async def test_two_budgets_on_one_pod_are_reported_and_not_retried(world: World) -> None:
     await world.node("s1")
     await world.replicas("web", 1, on="s1", terminationGracePeriodSeconds=10)
     await world.budget("b", 0, app="web")
@@ -244,9 +242,7 @@ async def _is_told(world: World, count: int) -> bool:
     return world.figure("pods_evicted_total") == count
 
 
-async def test_a_notice_that_is_withdrawn_while_pods_are_told_to_go_spares_the_others(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_withdrawing_a_notice_stops_further_evictions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.node("s1")
     await world.replicas("web", 12, on="s1", cpu="100m")
     await world.node("d1", "on-demand")
@@ -292,7 +288,7 @@ async def test_daemons_mirrors_and_the_finished_are_left_alone(world: World) -> 
     assert await _asked(world, 201) == 0
 
 
-async def test_a_pod_whose_policy_contradicts_itself_is_told_and_its_budget_holds(world: World) -> None:
+async def test_a_contradictory_policy_is_reported_and_the_budget_holds(world: World) -> None:
     await world.node("s1")
     wrong = {"rota.dev/spot": "only", "rota.dev/spot-base": "2"}
     await world.replicas("web", 1, on="s1", annotations=wrong, terminationGracePeriodSeconds=0)
@@ -421,7 +417,7 @@ async def test_a_notice_without_a_time_counts_from_when_it_was_acted_on_also_aft
         assert await world.ready("web") == 0
 
 
-async def test_a_spot_machine_that_vanishes_is_counted_and_told_one_that_was_emptied_is_not(world: World) -> None:
+async def test_a_lost_spot_node_is_counted_and_reported_a_drained_one_is_not(world: World) -> None:
     for name in ("s1", "s2", "s3"):
         await world.node(name)
     await world.node("d1", "on-demand")

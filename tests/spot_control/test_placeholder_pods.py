@@ -47,7 +47,7 @@ async def _taker(world: World, name: str = "taker") -> str:
     return str(found["spec"].get("nodeName") or "")
 
 
-async def test_a_place_is_held_while_a_budget_says_no_and_nobody_else_gets_it(world: World) -> None:
+async def test_a_reserved_place_is_kept_while_a_budget_refuses(world: World) -> None:
     await _blocked(world)
     async with world.controlled():
         await world.notice("s1", lead=300)
@@ -71,7 +71,7 @@ async def test_a_place_is_held_while_a_budget_says_no_and_nobody_else_gets_it(wo
     assert world.figure("places_reserved") == 0
 
 
-async def test_the_successor_is_told_of_its_place_before_that_is_freed(world: World) -> None:
+async def test_the_successor_is_nominated_before_its_place_is_freed(world: World) -> None:
     await world.node("s1")
     await world.replicas("web", 1, on="s1", cpu="4")
     await world.budget("b", 1, app="web")
@@ -149,7 +149,7 @@ async def test_a_place_for_a_successor_that_has_not_come_outlives_a_restart(worl
         assert await world.places() == {}
 
 
-async def test_who_loses_a_place_to_somebody_more_important_looks_for_another(world: World) -> None:
+async def test_a_pod_that_loses_its_reservation_to_a_higher_priority_gets_another(world: World) -> None:
     await _blocked(world)
     async with world.controlled():
         await world.notice("s1", lead=300)
@@ -243,7 +243,7 @@ async def test_at_most_so_many_places_are_held(world: World, monkeypatch: pytest
         ("StatefulSet", True, False, 1),
     ],
 )
-async def test_a_place_is_held_from_those_who_wait_unless_its_successor_could_have_others_preempted(
+async def test_a_reservation_keeps_out_waiting_pods_unless_the_successor_could_preempt(
     world: World, *, kind: str, below: bool, waits: bool, kept: int
 ) -> None:
     await world.priority("high", 1000)

@@ -58,7 +58,7 @@ def test_one_successor_frees_one_place_and_those_from_before_none() -> None:
     assert len(place_reservations) == 1
 
 
-def test_a_successor_that_came_while_nobody_looked_frees_its_place() -> None:
+def test_a_successor_that_arrived_during_a_restart_frees_its_reservation() -> None:
     place_reservations, old = PlaceReservations(), pod("old", on="s1")
     place_reservations.add(old, "d1")
     old["metadata"] |= {"deletionTimestamp": times.format_time(START + 35), "deletionGracePeriodSeconds": 30}
@@ -76,7 +76,7 @@ def test_a_place_on_a_node_that_goes_is_none() -> None:
     assert "a" not in place_reservations
 
 
-def test_who_has_gone_and_lost_the_place_of_the_successor_looks_for_another() -> None:
+def test_an_evicted_pod_without_its_reservation_gets_another() -> None:
     place_reservations, old = PlaceReservations(), pod("a", on="s1")
     place_reservations.add(old, "s2")
     settle(place_reservations, [], at=1, gone="a")
@@ -87,7 +87,7 @@ def test_who_has_gone_and_lost_the_place_of_the_successor_looks_for_another() ->
     assert settle(place_reservations, [pod("new", on="d1", made=3)], at=4, gone="a") == [3.0]
 
 
-def test_nobody_is_waited_for_without_end() -> None:
+def test_waiting_for_a_successor_is_bounded() -> None:
     place_reservations = PlaceReservations()
     place_reservations.add(pod("a", on="s1"), "d1")
     settle(place_reservations, [], at=1, gone="a")

@@ -7,7 +7,7 @@ pytestmark = pytest.mark.slow
 TYPE = "node.kubernetes.io/instance-type"
 
 
-async def test_money_is_told_by_the_hour_and_added_up(world: World) -> None:
+async def test_savings_are_reported_per_hour_and_in_total(world: World) -> None:
     await world.node("s1", **{TYPE: "big", "rota.dev/price": "0.10"})
     await world.node("s2", **{TYPE: "odd", "rota.dev/price": "0.10"})
     await world.node("d1", "on-demand", **{TYPE: "big", "rota.dev/price": "0.40"})
@@ -19,7 +19,7 @@ async def test_money_is_told_by_the_hour_and_added_up(world: World) -> None:
     assert world.figure("nodes", capacity="spot") == 2
 
 
-async def test_the_share_of_a_workload_is_told_beside_what_it_allows(world: World) -> None:
+async def test_the_spot_share_of_a_workload_is_reported_beside_its_limit(world: World) -> None:
     await world.node("d1", "on-demand")
     await world.replicas("web", 1, on="d1", annotations={"rota.dev/spot-base": "1", "rota.dev/spot-max-share": "50"})
     await world.replicas("silent", 1, on="d1")

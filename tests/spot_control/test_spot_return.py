@@ -77,7 +77,7 @@ async def test_a_workload_with_annotations_goes_back_without_an_affinity(world: 
         ({"rota.dev/spot": "prefer"}, {"volumes": [{"name": "scratch", "emptyDir": {}}]}),
     ],
 )
-async def test_who_should_stay_stays(world: World, annotations: Any, spec: Any) -> None:
+async def test_pods_that_should_stay_are_not_moved(world: World, annotations: Any, spec: Any) -> None:
     await _fled(world, annotations=annotations, **spec)
     async with world.controlled(back=SOON):
         await world.clock.advance(400)
@@ -142,7 +142,7 @@ async def test_a_workload_that_comes_back_elsewhere_is_tried_more_and_more_rarel
     assert await world.made("web") == 1 + tried
 
 
-async def test_a_dry_run_tells_who_would_go_back(world: World) -> None:
+async def test_a_dry_run_lists_the_pods_that_would_return(world: World) -> None:
     await _fled(world, annotations={"rota.dev/spot": "prefer"})
     async with world.controlled(back=SOON, dry_run=True):
         await world.clock.advance(300)

@@ -146,7 +146,9 @@ def shape(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("caching", [True, False])
-async def test_both_ask_the_same_and_do_as_they_are_told(server: StockApiServer, *, caching: bool) -> None:
+async def test_both_schedulers_send_the_same_requests_and_obey_the_responses(
+    server: StockApiServer, *, caching: bool
+) -> None:
     extender = HttpExtender()
     answer_all(extender)
     nodes = [manifests.node(name) for name in NODES]

@@ -45,7 +45,7 @@ async def connected(config: Path) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_the_stock_schedulers_role_lacks_one_thing_that_ours_uses(server: StockApiServer) -> None:
+async def test_the_stock_schedulers_role_lacks_one_right_that_rota_uses(server: StockApiServer) -> None:
     async with connected(server.kubeconfig("system:kube-scheduler")) as client:
         insufficient = await rights.check(client, SCHEDULER, part="scheduler", manifest="m")
         assert rights.in_words(sorted(insufficient, key=str)) == "create pods/eviction"

@@ -110,7 +110,7 @@ async def test_pods_are_spread_over_zones(server: RotaServer, scheduler: Schedul
     assert Counter(int(node[-1]) % 3 for node in placed.values()) == {0: 3, 1: 3, 2: 3}
 
 
-async def test_taints_keep_away_whoever_does_not_tolerate_them(server: RotaServer, scheduler: Scheduler) -> None:
+async def test_taints_keep_pods_without_tolerations_away(server: RotaServer, scheduler: Scheduler) -> None:
     nodes = zoned(2)
     nodes[0]["spec"] = {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}
     toleration = {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}

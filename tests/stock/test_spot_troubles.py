@@ -199,9 +199,7 @@ def _signed(plane: Plane, account: Object, *, lives_s: int) -> str:
     return jwt.encode(said, key, algorithm="RS256")  # type: ignore[arg-type]  # the server's key is one of RSA
 
 
-async def test_whatever_an_eviction_is_answered_each_pod_is_told_to_go_once(
-    plane: Plane, token: str, tmp_path: Path
-) -> None:
+async def test_each_pod_is_evicted_once_whatever_the_response(plane: Plane, token: str, tmp_path: Path) -> None:
     """404, 409, 403, 429 with and without a time, an answer that is lost, and one that does not come."""
     apps = ["gone", "replaced", "forbidden", "full", "uncounted", "lost", "silent"]
     seen = defaultdict[str, list[web.Response | None]](list)

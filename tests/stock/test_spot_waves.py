@@ -171,9 +171,7 @@ async def test_a_new_machine_under_an_old_name_is_another_one(plane: Plane, conf
         assert len(told_once(plane, it, onlooker, "spot-0")) == len(before) + 3
 
 
-async def test_a_machine_that_is_lost_without_notice_is_told_of_and_nobody_is_evicted(
-    plane: Plane, config: Path
-) -> None:
+async def test_a_node_lost_without_notice_is_reported_and_no_pod_is_evicted(plane: Plane, config: Path) -> None:
     watched = ControllerManager(
         plane.server.kubeconfig(),
         controllers="node-lifecycle-controller,taint-eviction-controller",

@@ -60,7 +60,7 @@ class Held(MemoryEngine):
         return await super().apply(work)
 
 
-async def test_who_gives_up_closing_a_store_does_not_undo_what_it_had_accepted() -> None:
+async def test_cancelling_close_keeps_accepted_commits() -> None:
     engine = Held()
     store = await started(engine)
     writing = asyncio.create_task(store.create("/a/x", b""))
@@ -75,7 +75,7 @@ async def test_who_gives_up_closing_a_store_does_not_undo_what_it_had_accepted()
     await store.close()
 
 
-async def test_what_is_committed_before_a_store_listens_is_told_at_once() -> None:
+async def test_commits_before_listening_are_delivered_at_once() -> None:
     database = Database()
     other = await started(MemoryEngine(database, CLOCK))
     start = (await other.revision_range()).revision

@@ -94,7 +94,7 @@ def test_a_write_under_a_lease_that_is_gone_does_nothing() -> None:
     assert both.verdicts[1] == LeaseLost(7)
 
 
-def test_what_must_be_read_beforehand_is_told() -> None:
+def test_the_plan_names_the_keys_to_read() -> None:
     work: list[Work] = [
         put("/x", Precondition("/g", revision=1), lease=3),
         RevokeLease(7),

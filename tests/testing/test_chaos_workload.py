@@ -11,8 +11,9 @@ from rota.client.transports.in_process import InProcessTransport
 from rota.client.transports.transport import Call, Interrupted
 from rota.client.verbs import Client, Object
 from rota.kit import system
+from rota.testing import chaos_workload
 from rota.testing.api import ApiServer
-from rota.testing.chaos_workload import PODS, ChaosWorkload, Kind, Task
+from rota.testing.chaos_workload import PODS, ChaosWorkload, Kind, Task, TooSlow
 from rota.testing.schedulers import FaultyTransport
 
 PATIENCE_S = 20.0
@@ -143,3 +144,45 @@ async def test_a_failure_without_a_disruption_is_reported(way: FaultyTransport, 
         await ordeal.reach(1.0, patience_s=PATIENCE_S)
     with pytest.raises(AssertionError, match="t-0 failed, and nothing says that it was disrupted"):
         ordeal.check()
+
+
+def two_of(way: FaultyTransport, folder: Path) -> ChaosWorkload:
+    tasks = [Task(name=name, kind=Kind.SUCCEEDS, seconds=1.0) for name in ("t", "u")]
+    return ChaosWorkload(Client(way), folder, tasks)
+
+
+async def test_tasks_that_go_on_and_are_not_done_in_time_are_only_too_slow(
+    way: FaultyTransport, worker: Worker, tmp_path: Path
+) -> None:
+    folder = tmp_path / "marks"
+    ordeal = two_of(way, folder)
+    async with ordeal.running():
+        pod = await worker.pod("t-0")
+        mark(folder, "t-0", meta.uid(pod), "begin", "end")
+        await worker.finish(pod)
+        await ordeal.reach(0.5, patience_s=PATIENCE_S)
+        with pytest.raises(
+            TooSlow, match=r"1 tasks are not done, such as \['u-0'\]; the last one ended \d+ s ago; load"
+        ):
+            await ordeal.reach(1.0, patience_s=0.1)
+
+
+async def test_a_violation_is_none_of_slowness_nor_are_tasks_that_do_not_go_on(
+    way: FaultyTransport, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "marks"
+    ordeal = two_of(way, folder)
+    async with ordeal.running():
+        pod = await worker.pod("t-0")
+        mark(folder, "t-0", meta.uid(pod), "begin", "begin", "end")
+        await worker.finish(pod)
+        await ordeal.reach(0.5, patience_s=PATIENCE_S)
+        with pytest.raises(AssertionError, match="was run 2 times and may be run once") as failed:
+            await ordeal.reach(1.0, patience_s=0.1)
+        assert not isinstance(failed.value, TooSlow)
+        ordeal.findings.problems.clear()
+        mark(folder, "t-0", meta.uid(pod), "begin", "end")
+        monkeypatch.setattr(chaos_workload, "_STUCK_S", 0.0)
+        with pytest.raises(AssertionError, match="1 tasks are not done") as failed:
+            await ordeal.reach(1.0, patience_s=0.1)
+        assert not isinstance(failed.value, TooSlow)

@@ -58,7 +58,7 @@ class TestPostgres:
             assert connection.execute("SELECT answer FROM t").fetchone() == (42,)
         server.close()
 
-    def test_a_paused_server_keeps_connections_and_answers_nobody_until_resumed(
+    def test_a_paused_server_keeps_connections_and_does_not_respond_until_resumed(
         self, private_postgres: Callable[[], PostgresServer]
     ) -> None:
         server = private_postgres()

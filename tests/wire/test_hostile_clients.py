@@ -351,7 +351,7 @@ class TestConnections:
                     connection.sendall(request)
             assert live.request("GET", "/livez")[0] == 200
 
-    def test_watchers_that_never_read_hold_nobody_up(self, live: LiveServer, namespace: str) -> None:
+    def test_watchers_that_never_read_delay_no_one_else(self, live: LiveServer, namespace: str) -> None:
         path = f"/api/v1/namespaces/{live.namespace()}/configmaps"
         with contextlib.ExitStack() as stack:
             for _ in range(20):

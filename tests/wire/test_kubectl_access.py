@@ -88,7 +88,7 @@ def test_a_refusal_reads_as_everywhere(kubectl: Kubectl) -> None:
     )
 
 
-def test_whoami_tells_whom_kubectl_acts_as(kubectl: Kubectl) -> None:
+def test_whoami_shows_the_user_of_kubectl(kubectl: Kubectl) -> None:
     shown = kubectl.run("auth", "whoami", "--output=json", "--as=jane", "--as-group=developers")
     if shown.code:  # before 1.28 kubectl asks in versions that upstream has given up as well
         assert "the selfsubjectreviews API is not enabled in the cluster" in shown.err

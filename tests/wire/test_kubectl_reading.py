@@ -312,7 +312,7 @@ class TestRights:
         assert kubectl("auth", "can-i", "create", "deployments.apps") == "yes\n"
         assert re.search(r"\*\.\*\s+\[\]\s+\[\]\s+\[\*\]", kubectl("auth", "can-i", "--list"))
 
-    def test_the_asker_learns_who_it_is(self, kubectl: Kubectl) -> None:
+    def test_a_self_review_returns_the_user(self, kubectl: Kubectl) -> None:
         shown = kubectl.run("auth", "whoami", "--output=json")
         if shown.code:  # before 1.28 kubectl asks in versions that upstream has given up as well
             assert "the selfsubjectreviews API is not enabled in the cluster" in shown.err
@@ -321,7 +321,7 @@ class TestRights:
 
 
 class TestWhatIsNotThere:
-    def test_top_says_that_nobody_measures(self, kubectl: Kubectl) -> None:
+    def test_top_reports_missing_metrics(self, kubectl: Kubectl) -> None:
         refused = kubectl.run("top", "nodes")
         assert (refused.code, refused.err) == (1, "error: Metrics API not available\n")
 

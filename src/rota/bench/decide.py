@@ -6,14 +6,12 @@ are per second of processor time, which depends less on other load. Decoding man
 
 import gc
 import itertools
-import os
-import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from rota.bench import processor
 from rota.bench.report import Result, median, rate
 from rota.columns.cluster import Cluster
 from rota.columns.pod_interner import PodInterner, read_node
@@ -21,6 +19,7 @@ from rota.columns.pods import PodInfo
 from rota.scheduler.config import resolution
 from rota.scheduler.config.specs import specs_of
 from rota.scheduler.cycle.decision import Decider
+from rota.scheduler.framework.plugin_interfaces import points_of
 from rota.scheduler.framework.registry import Registry
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.plugin_registry import builtin
@@ -74,9 +73,9 @@ def _placed(name: str, template: Template, nodes: int, effort: Effort, *, runnin
         pods = [interner.pod(template(next(numbers))) for _ in range(effort.decisions + 1)]
         decider = Decider(_framework(), cluster)
         _place(decider, pods[:1])
-        rates.append(effort.decisions / _timed(lambda: _place(decider, pods[1:])))  # noqa: B023 - called at once
+        rates.append(effort.decisions / processor.spent_s(lambda: _place(decider, pods[1:])))  # noqa: B023 - called at once
     plain = Decider(_plain_framework(), cluster)
-    reference = 1 / _timed(lambda: _place(plain, [interner.pod(template(next(numbers)))]))
+    reference = 1 / processor.spent_s(lambda: _place(plain, [interner.pod(template(next(numbers)))]))
     return rate(name, median(rates), reference, against=AGAINST)
 
 
@@ -92,10 +91,10 @@ def _preemptions(effort: Effort) -> Iterable[Result]:
         decider = Decider(_framework(), cluster)
         _make_room(decider, [interner.pod(template(next(count)))])
         pods = [interner.pod(template(next(count))) for _ in range(effort.preemptions)]
-        found = effort.preemptions / _timed(lambda: _make_room(decider, pods))  # noqa: B023 - called at once
+        found = effort.preemptions / processor.spent_s(lambda: _make_room(decider, pods))  # noqa: B023 - called at once
         plain = Decider(_plain_framework(), cluster)
         last = [interner.pod(template(next(count)))]
-        reference = 1 / _timed(lambda: _make_room(plain, last))  # noqa: B023 - called at once
+        reference = 1 / processor.spent_s(lambda: _make_room(plain, last))  # noqa: B023 - called at once
         yield rate(f"preemption for {name}, {NODES:,} full nodes", found, reference, against=AGAINST)
 
 
@@ -113,14 +112,14 @@ def _growth(effort: Effort) -> Iterable[Result]:
 def _memory(effort: Effort) -> Iterable[Result]:
     """What a cluster of many pods takes, with its evaluations, beyond what the process took before."""
     gc.collect()
-    before = _resident_mib()
+    before = processor.resident_mib()
     cluster, interner = _cluster(NODES), PodInterner()
     _fill(cluster, interner, effort.memory_pods)
     decider = Decider(_framework(), cluster)
     for template in WORKLOADS.values():
         _place(decider, [interner.pod(template(number)) for number in range(20)])
     gc.collect()
-    taken = _resident_mib() - before
+    taken = processor.resident_mib() - before
     yield Result(
         name=f"memory, {NODES:,} nodes, {effort.memory_pods:,} pods",
         value=taken,
@@ -247,7 +246,9 @@ def _framework(registry: Registry | None = None) -> Framework:
 def _plain_framework() -> Framework:
     """Give the same profile without vectorized plugins and without caches."""
     hidden = dict.fromkeys(("filter_nodes", "score_nodes", "signature", "reprieve"))
-    return _framework(Registry(type(each.__name__, (each,), hidden) for each in builtin.CLASSES))
+    plain = (type(each.__name__, (each,), hidden) for each in builtin.CLASSES)
+    # Policies for shared GPUs have vector forms only; the profile of this benchmark has none of them.
+    return _framework(Registry(each for each in plain if points_of(each)))
 
 
 def _place(decider: Decider, pods: Sequence[PodInfo]) -> None:
@@ -262,23 +263,7 @@ def _make_room(decider: Decider, pods: Sequence[PodInfo]) -> None:
     for pod in pods:
         found = decider.decide(pod).post_filter
         if found is None or not found.nominated_node:
-            raise RuntimeError("a benchmark pod found nobody to evict; its cluster is not full")
+            raise RuntimeError("a benchmark pod found no victims; its cluster is not full")
         for victim in found.victims:
             decider.cluster.remove_pod(victim.uid)
         decider.cluster.add_pod(pod, found.nominated_node)
-
-
-def _timed(work: Callable[[], None]) -> float:
-    gc.collect()
-    gc.disable()
-    try:
-        start = time.process_time()
-        work()
-        return time.process_time() - start
-    finally:
-        gc.enable()
-
-
-def _resident_mib() -> float:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

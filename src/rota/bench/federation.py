@@ -1,16 +1,15 @@
-"""Benchmark of a federation's placement: 100 clusters, one core, without I/O.
+"""Benchmark of a federation: placement for 100 clusters on one core without I/O, then processes (`federation_live.py`).
 
 Bindings are wire objects, each with a new name, uid and number of replicas; placements are compiled once, as in a
 control plane, where many bindings share the placement of one policy. The reference has the same clusters but caches
 nothing between bindings. Rates are per second of processor time.
 """
 
-import gc
 import itertools
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from rota.bench import federation_live, processor
 from rota.bench.report import Result, median, rate
 from rota.federation.clusters import Cluster
 from rota.federation.placement.fleet import Fleet
@@ -81,9 +80,9 @@ WORKLOADS: Final = (
 
 
 def measure(*, store_url: str = "", quick: bool = False) -> list[Result]:
-    """Measure placement; uses no store."""
+    """Measure placement, and a federation with its own stores."""
     rounds, bindings = (1, 1_000) if quick else (5, 4_000)
-    return list(_placed(rounds, bindings))
+    return [*_placed(rounds, bindings), *federation_live.measure(quick=quick)]
 
 
 def _placed(rounds: int, bindings: int) -> Iterable[Result]:
@@ -96,9 +95,9 @@ def _placed(rounds: int, bindings: int) -> Iterable[Result]:
         for _ in range(rounds):
             scheduler = Scheduler(Fleet(read))
             objects = [binding(next(numbers), placement, held=held) for _ in range(bindings)]
-            rates.append(bindings / _timed(lambda: _place(scheduler, objects, compiled)))  # noqa: B023 - called at once
+            rates.append(bindings / processor.spent_s(lambda: _place(scheduler, objects, compiled)))  # noqa: B023 - called at once
         few = [binding(next(numbers), placement, held=held) for _ in range(50)]
-        reference = len(few) / _timed(lambda: _place_anew(read, few))  # noqa: B023 - called at once
+        reference = len(few) / processor.spent_s(lambda: _place_anew(read, few))  # noqa: B023 - called at once
         yield rate(f"{name}, {CLUSTERS} clusters", median(rates), reference, against=AGAINST)
 
 
@@ -156,14 +155,3 @@ def binding(number: int, placement: Object, *, held: int = 0) -> Object:
         },
         "status": {},
     }
-
-
-def _timed(work: Callable[[], None]) -> float:
-    gc.collect()
-    gc.disable()
-    try:
-        start = time.process_time()
-        work()
-        return time.process_time() - start
-    finally:
-        gc.enable()

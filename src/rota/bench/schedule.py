@@ -61,8 +61,8 @@ def measure(*, store_url: str, quick: bool) -> list[Result]:
 
 
 async def _on_our_own(case: Case, store_url: str) -> float:
-    with _master(store_url) as master:
-        return await Run(case, await master.connections(), keep=True).measured()
+    with master(store_url) as running:
+        return await Run(case, await running.connections(), keep=True).measured()
 
 
 async def _on_stock(case: Case, path: str) -> float:
@@ -104,12 +104,12 @@ class Run:
 
     async def placed(self) -> None:
         """Place the pods of the case on existing nodes."""
-        await self.create("/api/v1/namespaces", [_named("Namespace", NAMESPACE)], may_exist=True)
+        await self.create("/api/v1/namespaces", [named("Namespace", NAMESPACE)], may_exist=True)
         await self._schedule(self._case.pods)
 
     async def _measured(self) -> float:
         case = self._case
-        await self.create("/api/v1/namespaces", [_named("Namespace", NAMESPACE)], may_exist=True)
+        await self.create("/api/v1/namespaces", [named("Namespace", NAMESPACE)], may_exist=True)
         await self.create("/api/v1/nodes", [encoded(workloads.node(number)) for number in range(case.nodes)])
         await asyncio.sleep(1.0)
         if case.before:
@@ -174,10 +174,10 @@ async def _start(store_url: str, *, nodes: int, pods: int) -> list[Result]:
     """Time from the start of a process until it has placed a new pod, and its memory then."""
     await _fill(store_url, nodes, pods)
     begin = time.perf_counter()
-    with _master(store_url) as master:
-        await Run(_FIRST, await master.connections(), keep=True).placed()
+    with master(store_url) as running:
+        await Run(_FIRST, await running.connections(), keep=True).placed()
         took_s = time.perf_counter() - begin
-        mib = master.memory_mib()
+        mib = running.memory_mib()
     what = f"{nodes:,} nodes, {pods:,} pods"
     limit, most = f"{START_LIMIT_S:g} s", f"{MEMORY_LIMIT_MIB:g} MiB"
     return [
@@ -241,7 +241,8 @@ class _Master:
 
 
 @contextlib.contextmanager
-def _master(store_url: str) -> Iterator[_Master]:
+def master(store_url: str) -> Iterator[_Master]:
+    """A master on a store, in processes of its own."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     with tempfile.TemporaryDirectory(prefix="rota-bench-") as folder:
@@ -282,5 +283,6 @@ def encoded(document: workloads.Document) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def _named(kind: str, name: str) -> bytes:
+def named(kind: str, name: str) -> bytes:
+    """An object that has only a name."""
     return encoded({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})

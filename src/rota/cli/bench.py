@@ -21,9 +21,11 @@ BENCHES = (
     "decide",
     "queue",
     "schedule",
+    "batch",
     "tasks",
     "pipeline",
     "extender",
+    "simulate",
     "federation",
     "kubernetes",
 )

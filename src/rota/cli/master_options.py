@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rota.cli import protection_options, sign_in_options
-from rota.cli.scheduler_options import SchedulerFiles, file_options
+from rota.cli.scheduler_options import SchedulerFiles, batch_option, file_options
 
 if TYPE_CHECKING:
     from rota.control_plane import Settings
@@ -43,9 +43,50 @@ def _network(_: click.Context, __: click.Parameter, given: str) -> IPv4Network:
     return found
 
 
+def place_options(
+    noun: str, variable: str, *, api: str = "the API", default: Callable[[], Path] | None = None
+) -> Callable[[_F], _F]:
+    """Add `--data`, `--store` and `--port` for a control plane on this machine; `noun` is what it is of.
+
+    Without a `default` the data folder has to be named.
+    """
+    data: dict[str, Any] = {"required": True}
+    if default is not None:
+        data = {"default": default, "show_default": "$ROTA_HOME, or the platform's data folder"}
+
+    def decorated(command: _F) -> _F:
+        for option in (
+            click.option(
+                "--port",
+                type=PORT,
+                metavar="PORT",
+                help=f"Serve {api} on this loopback port; 0 for a free one.  [default: 6443, or the next free one]",
+            ),
+            click.option(
+                "--store",
+                "store_url",
+                metavar="URL",
+                envvar=variable,
+                show_envvar=True,
+                help=f"Store of the {noun}, instead of a SQLite file in the data folder.",
+            ),
+            click.option(
+                "--data",
+                type=click.Path(path_type=Path, file_okay=False),
+                help=f"Folder for the {noun}'s data; created if missing.",
+                **data,
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return decorated
+
+
 def master_options(command: _F) -> _F:
     """Add the options; pass their values to `settings`."""
     # The help lists options in the reverse order of their decorators.
+    command = batch_option(command)
     command = file_options("Schedule by this KubeSchedulerConfiguration; reloaded when it changes.")(command)
     command = sign_in_options.sign_in_options(protection_options.protection_options(command))
     for option in (
@@ -123,7 +164,9 @@ def settings(options: dict[str, Any], **more: Any) -> "Settings":
         conflict_check=options["conflict_check"] == "on",
         unenforced=Mode(options["unenforced"]),
         scheduler=options["scheduler"] == "on",
-        scheduler_config=SchedulerFiles(options["scheduler_config"], options["plugins"]).source(),
+        scheduler_config=SchedulerFiles(
+            options["scheduler_config"], options["plugins"], options["batch_config"]
+        ).source(),
         limits=protection_options.limits(**{name: options[name] for name in _LIMITS}),
         providers=sign_in_options.providers(options),
         **{name: options[name] for name in _AS_IT_IS},

@@ -101,6 +101,38 @@ def http_option(what: str) -> Callable[[_F], _F]:
     )
 
 
+def health_options(command: _F) -> _F:
+    """Add the options of commands that observe the members of a federation."""
+    for option in (
+        click.option(
+            "--unschedulable-after",
+            "unschedulable_after_s",
+            type=Duration(),
+            default="5m",
+            show_default=True,
+            help="Move replicas that a member has not been able to schedule for this time to other members.",
+        ),
+        click.option(
+            "--threshold",
+            "threshold_s",
+            type=Duration(nothing="at once"),
+            default="30s",
+            show_default=True,
+            help="How long a member's health must have changed before its condition changes; 0: at once.",
+        ),
+        click.option(
+            "--every",
+            "every_s",
+            type=Duration(),
+            default="10s",
+            show_default=True,
+            help="Interval of health checks of members.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 def data_folder() -> Path:
     """The data folder of this user."""
     return default_paths.data_folder()

@@ -1,5 +1,6 @@
 """`rota rebalance`: move pods to where the scheduler would place them now."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,10 +22,19 @@ from rota.cli.scheduler_options import scheduler_options
             "rota rebalance --dry-run --strategy compact --scheduler-config packing.yaml",
             "show which underutilized nodes could be emptied",
         ),
+        ("rota rebalance --dry-run --cluster now.jsonl.gz", "plan for a cluster that rota dump wrote"),
         ("rota rebalance --dry-run --by usage", "use measured usage instead of requests"),
     ],
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    metavar="FILE",
+    help="Plan for the cluster in a file of rota dump or kubectl get -o json, with --dry-run; repeatable.",
+)
 @click.option("--yes", is_flag=True, help="Evict pods without confirmation.")
 @click.option(
     "--every", type=click.FloatRange(min=1), metavar="SECONDS", help="Rebalance at this interval, until interrupted."

@@ -1,12 +1,13 @@
 """`rota scheduler`: run the scheduler alone, for any Kubernetes API server."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from rota.cli import endpoints, options
 from rota.cli.command_types import Command
-from rota.cli.scheduler_options import SchedulerFiles, scheduler_options
+from rota.cli.scheduler_options import SchedulerFiles, batch_option, scheduler_options
 from rota.kit import logs
 
 
@@ -19,12 +20,17 @@ from rota.kit import logs
             "rota scheduler --scheduler-config mine.yaml",
             "with these profiles and plugins; the file is reloaded when it changes",
         ),
+        (
+            "rota scheduler --batch-config volcano-scheduler.conf",
+            "also schedule groups of pods (PodGroup), as Volcano does",
+        ),
         ("rota scheduler --server http://127.0.0.1:8001 --no-elect", "without leader election"),
         ("rota scheduler --record decisions.rec", "record decisions for rota replay"),
     ],
 )
 @endpoints.server_options
 @scheduler_options("Schedule by this KubeSchedulerConfiguration.")
+@batch_option
 @click.option("--no-elect", is_flag=True, help="Schedule without leader election.")
 @click.option(
     "--record",
@@ -42,6 +48,7 @@ def command(
     context: str,
     server: str | None,
     scheduler_files: SchedulerFiles,
+    batch_config: Path | None,
     no_elect: bool,
     record: Path | None,
     http: tuple[str, int] | None,
@@ -61,7 +68,7 @@ def command(
         assembly.run(
             assembly.run_scheduler(
                 endpoint,
-                scheduler_files.source(),
+                replace(scheduler_files, batch=batch_config).source(),
                 elect=not no_elect,
                 record=record,
                 http=http,

@@ -23,6 +23,7 @@ class SchedulerFiles:
 
     config: Path | None = None
     plugins: tuple[Path, ...] = ()
+    batch: Path | None = None
 
     def __bool__(self) -> bool:
         return self.config is not None or bool(self.plugins)
@@ -31,7 +32,7 @@ class SchedulerFiles:
         """The configuration from these files."""
         from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource  # noqa: PLC0415 - NumPy loads slowly
 
-        return ConfigurationSource(self.config, self.plugins)
+        return ConfigurationSource(self.config, self.plugins, self.batch)
 
 
 def file_options(purpose: str) -> Callable[[_F], _F]:
@@ -51,6 +52,17 @@ def file_options(purpose: str) -> Callable[[_F], _F]:
         )(command)
 
     return decorate
+
+
+def batch_option(command: _F) -> _F:
+    """Add the option for the batch profile; the command gets it as `batch_config`."""
+    return click.option(
+        "--batch-config",
+        type=_plugin,
+        metavar="FILE",
+        help="Schedule pods of schedulerName volcano in groups, by this volcano-scheduler.conf; reloaded on changes.",
+        show_default="Volcano's built-in configuration",
+    )(command)
 
 
 def scheduler_options(purpose: str = "Use this KubeSchedulerConfiguration.") -> Callable[..., Any]:

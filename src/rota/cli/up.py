@@ -37,27 +37,7 @@ def _default_workers() -> int:
     metavar="N",
     help="Number of workers to run on this machine.",
 )
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=options.data_folder,
-    show_default="$ROTA_HOME, or the platform's data folder",
-    help="Folder for the cluster's data; created if missing.",
-)
-@click.option(
-    "--store",
-    "store_url",
-    metavar="URL",
-    envvar="ROTA_STORE",
-    show_envvar=True,
-    help="Store of the cluster, instead of a SQLite file in the data folder.",
-)
-@click.option(
-    "--port",
-    type=master_options.PORT,
-    metavar="PORT",
-    help="Serve the Kubernetes API on this loopback port; 0 for a free one.  [default: 6443, or the next free one]",
-)
+@master_options.place_options("cluster", "ROTA_STORE", api="the Kubernetes API", default=options.data_folder)
 @click.option(
     "--http",
     "http_port",

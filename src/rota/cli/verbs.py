@@ -42,6 +42,11 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("delete", "Delete objects and terminate their tasks"),
         Verb("pipeline", "Run pipelines of steps that depend on each other"),
     ),
+    "Batch": (
+        Verb("job", "Run, list, suspend and resume batch jobs"),
+        Verb("queue", "Make, list, open and close the queues of batch jobs"),
+        Verb("batch-controller", "Run batch jobs and queues of any Kubernetes cluster"),
+    ),
     "Nodes": (
         Verb("cordon", "Mark nodes as unschedulable"),
         Verb("uncordon", "Mark nodes as schedulable"),
@@ -53,11 +58,17 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("decide", "Place a pod offline and print the reasons"),
         Verb("explain", "Explain why a pod is on its node or pending"),
         Verb("replay", "Repeat recorded decisions, also with another configuration"),
+        Verb("dump", "Write a cluster to a file that other commands read"),
+        Verb("simulate", "Run a trace through scheduler configurations in virtual time"),
+        Verb("what-if", "Tell what would happen with other pods or nodes"),
         Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),
         Verb("extender", "Serve the spot policy to the stock kube-scheduler"),
         Verb("spot-controller", "Evacuate spot nodes before they are interrupted"),
     ),
-    "Federation": (Verb("federation", "Run many clusters as one, by Karmada's policies"),),
+    "Federation": (
+        Verb("federation", "Run many clusters as one, by Karmada's policies"),
+        Verb("federation-agent", "Serve a member of a federation from the inside"),
+    ),
     "Data": (
         Verb("backup", "Write a consistent backup of a store to a file"),
         Verb("restore", "Fill an empty store from a backup"),

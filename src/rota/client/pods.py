@@ -1,8 +1,8 @@
 """Actions on pods: binding, status reports, eviction, logs, scale."""
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rota.api import errors
@@ -25,6 +25,8 @@ class Binding:
     pod: str
     node: str
     uid: str = ""
+    #: Added to the pod's own.
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -33,7 +35,11 @@ class Binding:
 
     def wire(self) -> Object:
         """As an API object."""
-        metadata = {"name": self.pod, "namespace": self.namespace, **({"uid": self.uid} if self.uid else {})}
+        metadata: Object = {"name": self.pod, "namespace": self.namespace}
+        if self.uid:
+            metadata["uid"] = self.uid
+        if self.annotations:
+            metadata["annotations"] = dict(self.annotations)
         target = {"apiVersion": "v1", "kind": "Node", "name": self.node}
         return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 

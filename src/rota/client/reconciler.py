@@ -21,10 +21,11 @@ from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
 from rota.client.informers.shared_informers import SharedInformers
 from rota.client.paths import Target
+from rota.client.queues import work
 from rota.client.queues.metrics import QueueMetrics
 from rota.client.queues.work import Process, WorkQueue
 from rota.client.verbs import EVERYTHING, Client, Object, Selection
-from rota.kit import tasks
+from rota.kit import backoff, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
@@ -47,8 +48,11 @@ class Reconciler(Generic[K]):
         clock: Clock,
         rng: Rng,
         workers: int = 2,
+        retries: backoff.Policy | None = None,
         metrics: Metrics | None = None,
+        rank: Callable[[K], int] | None = None,
     ) -> None:
+        """With `rank`, keys that wait are processed by their rank, the highest first."""
         self._client: Final = client
         self._name: Final = name
         self._process: Final = process
@@ -60,9 +64,15 @@ class Reconciler(Generic[K]):
         self._informers: Final[list[Informer[Object]]] = []
         self._awaited: Final[list[Informer[Object]]] = []
         self._recorders: Final[list[EventRecorder]] = []
+        self._running: tasks.Supervisor | None = None
         #: Keys to process.
         self.queue: Final = WorkQueue[K](
-            clock=clock, rng=rng, name=name, metrics=QueueMetrics(self._metrics, name, clock=clock)
+            clock=clock,
+            rng=rng,
+            policy=retries or work.BACKOFF,
+            name=name,
+            metrics=QueueMetrics(self._metrics, name, clock=clock),
+            rank=rank,
         )
 
     def follow(
@@ -74,18 +84,22 @@ class Reconciler(Generic[K]):
         metadata_only: bool = False,
         selection: Selection = EVERYTHING,
         indexers: Mapping[str, Indexer[Object]] | None = None,
+        client: Client | None = None,
     ) -> Informer[Object]:
-        """Call a handler for the changes of a collection (or of one namespace's) while the controller runs; call before
-        `run`."""
-        shared = self._client.settings.informers
+        """Call a handler for the changes of a collection (or of one namespace's) while the controller runs.
+
+        A collection of another server has its own client. Keys do not wait for an informer that is added during `run`.
+        """
+        shared = None if client is not None else self._client.settings.informers
         if isinstance(shared, SharedInformers) and not (namespace or metadata_only or selection != EVERYTHING):
             found = shared.informer(target, changed, indexers=indexers)
             if found is not None:
                 self._awaited.append(found)
                 return found
-        client = self._client.with_settings(metadata_only=True) if metadata_only else self._client
+        reader = client or self._client
+        reader = reader.with_settings(metadata_only=True) if metadata_only else reader
         informer = Informer[Object](
-            Source(client=client, target=target, namespace=namespace, selection=selection),
+            Source(client=reader, target=target, namespace=namespace, selection=selection),
             decode=shared_decoding.shared,
             clock=self._clock,
             rng=self._rng,
@@ -93,8 +107,11 @@ class Reconciler(Generic[K]):
             metrics=self._metrics,
         )
         informer.add_handler(changed)
+        if self._running is not None:
+            self._running.start(f"informer {len(self._informers)}", informer.run)
+        else:
+            self._awaited.append(informer)
         self._informers.append(informer)
-        self._awaited.append(informer)
         return informer
 
     def report_as(self, component: str) -> EventRecorder:
@@ -113,7 +130,11 @@ class Reconciler(Generic[K]):
             for number, recorder in enumerate(self._recorders):
                 running.start(f"events {number}", recorder.run)
             running.start("work", self._work)
-            await running.wait()
+            self._running = running
+            try:
+                await running.wait()
+            finally:
+                self._running = None
 
     async def _work(self) -> None:
         for informer in self._awaited:

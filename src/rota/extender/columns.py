@@ -166,7 +166,7 @@ class Columns:
         risk = np.where(leaves, np.where(self._risky[slots], np.maximum(risk, RISKY), risk), 0.0)
         measured = (
             weights.capacity
-            * (leaves.astype(np.float64) if policy.wish is SpotPreference.PREFER else np.ones(len(slots)))
+            * (leaves.astype(np.float64) if policy.preference is SpotPreference.PREFER else np.ones(len(slots)))
             + weights.risk * (1.0 - risk)
             + weights.price * _cheap(self._price[slots])
             + weights.load * _good(self._load[slots])

@@ -26,6 +26,11 @@ class TokenBucket:
         self._tokens -= 1
         return True
 
+    def has(self, now: float) -> bool:
+        """Whether a token is available."""
+        self._refill(now)
+        return self._tokens >= 1
+
     def reserve(self, now: float) -> float:
         """Take a token in any case; returns the seconds until it is available."""
         self._refill(now)

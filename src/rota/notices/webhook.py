@@ -75,7 +75,7 @@ class Token:
         try:
             secret = self.read()
         except UserError as problem:
-            log.error("nobody is let in", problem=problem)
+            log.error("webhook refuses all clients", problem=problem)
             return False
         return scheme.lower() == "bearer" and hmac.compare_digest(_bytes(shown.strip()), secret)
 

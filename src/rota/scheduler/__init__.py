@@ -1,8 +1,9 @@
 """The scheduler: it watches pods and nodes, chooses a node for each pod, and binds it.
 
-The way of a pod: `ingest` decodes watch events into the `cache` and the `queue`; `scheduling_loop` pops pods from the
-queue; `cycle` runs the `plugins` through the `framework` and reserves a node; `binding` binds the pod; `status` writes
-conditions and events. `service` builds these parts and runs them while the process is the leader.
+The way of a pod: `ingest` decodes watch events for the `core`, which keeps the `cache` and the `queue` and pops pods;
+`cycle` runs the `plugins` through the `framework` and reserves a node; `scheduling_loop` carries out what the core
+decided: `binding` binds the pod, `status` writes conditions and events. `service` builds these parts and runs them
+while the process is the leader.
 
 Around that way: `config` reads KubeSchedulerConfiguration and `plugin_registry` finds plugins; `extenders`,
 `preemption` and `volumes` serve single steps of a cycle; `batch` places many pods at once; `explanation`, `hints`,

@@ -1,16 +1,20 @@
 """The permissions that the scheduler needs at the API server."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from rota.client.rights import Right, leased, table
 from rota.scheduler.ingest import watched_kinds
 from rota.scheduler.ingest.watched_kinds import WatchedKind
 
 
-def needed(lease: tuple[str, str] | None, kinds: Iterable[WatchedKind] = ()) -> tuple[Right, ...]:
+def needed(
+    lease: tuple[str, str] | None, kinds: Iterable[WatchedKind] = (), *, batch: bool = False
+) -> tuple[Right, ...]:
     """All permissions of a scheduler.
 
-    `lease` is the namespace and the name of its leader election Lease, `kinds` are those that plugins declare.
+    `lease` is the namespace and the name of its leader election Lease, `kinds` are those that plugins declare; `batch`
+    adds those of the batch profile.
     """
     watched = (each.target for each in (*watched_kinds.BUILTIN.values(), *kinds))
     read = tuple(
@@ -29,4 +33,13 @@ def needed(lease: tuple[str, str] | None, kinds: Iterable[WatchedKind] = ()) -> 
         ),
         *table("create,patch", "events", loses="events"),
     )
-    return (*read, *written, *(() if lease is None else leased(*lease)))
+    return (*read, *written, *(_BATCH if batch else ()), *(() if lease is None else leased(*lease)))
+
+
+_BATCH: Final = (
+    *table("list,watch", "podgroups,queues", "scheduling.volcano.sh"),
+    *table("list,watch", "priorityclasses", "scheduling.k8s.io"),
+    *table("list,watch", "resourcequotas", loses="quotas in batch scheduling"),
+    *table("list,watch", "hypernodes", "topology.volcano.sh", loses="network topology in batch scheduling"),
+    *table("patch", "podgroups,podgroups/status,queues/status", "scheduling.volcano.sh"),
+)

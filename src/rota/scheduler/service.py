@@ -30,15 +30,21 @@ from rota.kit.backoff import Backoff, Policy, Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.kit.rate_limit import TokenBucket
-from rota.kit.tasks import Supervisor
+from rota.kit.tasks import OnCrash, Supervisor
+from rota.scheduler.batch import objects as batch_objects
+from rota.scheduler.batch_profile import kinds as batch_kinds
+from rota.scheduler.batch_profile.profile import BatchProfile, Surroundings
+from rota.scheduler.batch_profile.settings import LiveBatchSettings
 from rota.scheduler.binding.bind_requests import BindRequestQueue
 from rota.scheduler.binding.binding_cycle import BindingCycles
 from rota.scheduler.binding.dispatch_mode import Dispatcher
 from rota.scheduler.binding.volume_binder import ApiVolumeBinder
-from rota.scheduler.binding.waiting_pods import WaitingPods
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.config.resolution import Configuration
 from rota.scheduler.config.wire import DEFAULT_SCHEDULER_NAME
+from rota.scheduler.core import cluster_feed, configured
+from rota.scheduler.core.scheduler_core import SchedulerCore
+from rota.scheduler.core.waiting_pods import WaitingPods
 from rota.scheduler.cycle import watchdog
 from rota.scheduler.cycle.scheduling_cycle import SchedulingCycle
 from rota.scheduler.cycle.watchdog import Watchdog
@@ -55,8 +61,7 @@ from rota.scheduler.observability.tracing import Tracer
 from rota.scheduler.plugin_registry.configuration_source import LiveConfiguration
 from rota.scheduler.plugin_registry.third_party import Loaded
 from rota.scheduler.preemption.evictions import Evictions
-from rota.scheduler.queue.pod_backoff import PodBackoff
-from rota.scheduler.queue.scheduling_queue import SchedulingQueue, Timings
+from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 from rota.scheduler.scheduling_loop import Collaborators, SchedulingLoop
 from rota.scheduler.status import fit_errors, object_references
 from rota.scheduler.status.fit_errors import PodStatusPatch
@@ -89,6 +94,7 @@ class Scheduler:
         limit_s: float | None = None,
         tracer: Tracer | None = None,
         dispatcher: Dispatcher | None = None,
+        batch: LiveBatchSettings | None = None,
     ) -> None:
         """`identity` is unique for this process; plugins that take longer than `limit_s` are interrupted.
 
@@ -96,7 +102,8 @@ class Scheduler:
 
         Without `elect` it schedules at once, whatever the configuration says about leader election; a `pace` overrides
         the configuration's. A `tracer` gets a span for every attempt and for every call of a plugin. A `dispatcher` is
-        called for every pod that was bound.
+        called for every pod that was bound. With `batch`, pods of groups are scheduled by a batch profile; on a stock
+        API server only if its settings come from a file.
         """
         self._tracer: Final = tracer
         self._elect: Final = elect
@@ -122,15 +129,20 @@ class Scheduler:
         self._recorder: Final = self._make_recorder(loaded)
         self._figures: Final = SchedulerMetrics(self.metrics)
         self._figures.follow(lambda: self.queue, self._size)
+        extender_chain = factory.extender_chain(
+            loaded.configuration.extenders, cluster_reader=self, clock=clock, rng=rng
+        )
         cycles = self._make_cycles(loaded)
-        self.queue: SchedulingQueue = self._make_queue(loaded, cycles)
+        self.core: Final = SchedulerCore(
+            self.cache,
+            configured.make_queue(loaded.configuration, cycles),
+            cycles,
+            start=int(rng.random() * 65_536),
+            waiting=self.waiting,
+            extenders=extender_chain,
+        )
         self._using: Final = Collaborators(
-            cache=self.cache,
-            queue=self.queue,
-            cycles=cycles,
-            extender_chain=factory.extender_chain(
-                loaded.configuration.extenders, cluster_reader=self, clock=clock, rng=rng
-            ),
+            extender_chain=extender_chain,
             cluster_reader=self,
             notes=self._notes,
             recorder=self._recorder,
@@ -138,32 +150,19 @@ class Scheduler:
             clock=clock,
             dispatcher=dispatcher,
         )
-        self.attempts: Final = SchedulingLoop(self._using, start=int(rng.random() * 65_536))
+        self.attempts: Final = SchedulingLoop(self.core, self._using)
         self.attempts.tracer = tracer
         self.attempts.binding = BindingCycles(
-            bindings=self.bindings,
-            notes=self._notes,
-            waiting=self.waiting,
-            clock=clock,
-            figures=self._figures,
-            permitted=self.attempts.permitted,
-            ended=self.attempts.ended,
+            bindings=self.bindings, notes=self._notes, clock=clock, figures=self._figures, ended=self.attempts.ended
         )
-        self.attempts.binding.extender_chain, self.attempts.binding.cluster_reader = self._using.extender_chain, self
+        self.attempts.binding.extender_chain, self.attempts.binding.cluster_reader = extender_chain, self
         self.attempts.evictions = Evictions(
-            client,
-            self._recorder,
-            self.cache.cluster,
-            clock=clock,
-            revoke=self.attempts.binding.revoke,
-            failed=self.attempts.room_failed,
+            client, self._recorder, clock=clock, revoke=self.attempts.revoke, ended=self.attempts.evicted
         )
         self._handlers: Final = EventHandlers(
-            self.cache,
-            self.queue,
+            self.core,
+            feed=self.attempts.feed,
             clock=clock,
-            wake=self.attempts.wake,
-            gone=self.attempts.gone,
             unreadable=self._report_unreadable,
             storage_changed=self._volumes.changed,
         )
@@ -175,7 +174,16 @@ class Scheduler:
         self._supervisor: Supervisor | None = None
         self._synced: Final = asyncio.Event()
         self._retiring: Final[set[asyncio.Task[None]]] = set()
+        self._batch_settings: Final = batch
+        #: The batch profile, once it is known whether this scheduler has one.
+        self.batch: BatchProfile | None = None
+        self._dispatcher: Final = dispatcher
         self.leading = False
+
+    @property
+    def queue(self) -> SchedulingQueue:
+        """The queue; another one after a configuration was loaded."""
+        return self.core.queue
 
     # --- lifecycle ----------------------------------------------------------------------------------------------------
 
@@ -192,11 +200,11 @@ class Scheduler:
     @property
     def scheduler_names(self) -> tuple[str, ...]:
         """The scheduler names that it serves."""
-        return tuple(self._using.cycles)
+        return tuple(self.core.cycles)
 
     def framework(self, scheduler_name: str) -> Framework | None:
         """The plugins for pods of this scheduler name, if there are any."""
-        cycle = self._using.cycles.get(scheduler_name)
+        cycle = self.core.cycles.get(scheduler_name)
         return None if cycle is None else cycle.framework
 
     async def wait_synced(self) -> None:
@@ -208,6 +216,7 @@ class Scheduler:
         async with Supervisor("scheduler", clock=self._clock, rng=self._rng) as supervisor:
             try:
                 await self._discover()
+                self._make_batch_profile()
                 self._make_informers()
                 for name, informer in self._informers.items():
                     supervisor.start(name, informer.run)
@@ -258,7 +267,12 @@ class Scheduler:
         self.leading = True
         self._watchdog.start()
         try:
-            await self.attempts.run()
+            async with Supervisor("leading scheduler", clock=self._clock, rng=self._rng) as beside:
+                # Both are cancelled at the same time: the end of one may take as long as its requests.
+                if self.batch is not None:
+                    beside.start("batch", partial(self.batch.run, self._informers))
+                beside.start("pods", self.attempts.run, on_crash=OnCrash.FAIL)
+                await beside.wait()
         finally:
             self._watchdog.stop()
             self.leading = False
@@ -288,21 +302,16 @@ class Scheduler:
         they were at start.
         """
         cycles = self._make_cycles(loaded)
-        queue = self._make_queue(loaded, cycles)
+        queue = configured.make_queue(loaded.configuration, cycles)
         extender_chain = factory.extender_chain(
             loaded.configuration.extenders, cluster_reader=self, clock=self._clock, rng=self._rng
         )
-        queue.take_over(self.queue, self._clock.monotonic())
-        known = self._informers["pods"].cache.values() if self._informers else ()
-        for pod in known:
-            # A new profile may have pods that wait for it. A pod in binding, by a profile that no longer exists, is
-            # recognised when it is popped.
-            if isinstance(pod, PodInfo) and not pod.node_name:
-                queue.add(pod, self._clock.monotonic())
+        informed = self._informers["pods"].cache.values() if self._informers else ()
+        known = (pod for pod in informed if isinstance(pod, PodInfo))
+        self.core.reconfigure(queue, cycles, extender_chain, known=known, now=self._clock.monotonic())
         self.configuration = loaded.configuration
-        self.queue = self._using.queue = self._handlers.queue = queue
         self._retire(self._using.extender_chain)
-        self._using.cycles, self._using.extender_chain = cycles, extender_chain
+        self._using.extender_chain = extender_chain
         self._watch_declared()
         self.attempts.binding.extender_chain = extender_chain
         self.attempts.wake()
@@ -350,14 +359,6 @@ class Scheduler:
             for name, framework in frameworks.items()
         }
 
-    def _make_queue(self, loaded: Loaded, cycles: Mapping[str, SchedulingCycle]) -> SchedulingQueue:
-        settings = loaded.configuration.settings
-        rests = PodBackoff(
-            initial_s=float(settings.pod_initial_backoff_seconds), longest_s=float(settings.pod_max_backoff_seconds)
-        )
-        frameworks = {name: cycle.framework for name, cycle in cycles.items()}
-        return SchedulingQueue(frameworks, Timings(rests=rests))
-
     def _make_recorder(self, loaded: Loaded) -> EventRecorder:
         connection = loaded.configuration.settings.client_connection
         bucket = TokenBucket(rate=connection.qps, burst=connection.burst, now=self._clock.monotonic())
@@ -372,13 +373,17 @@ class Scheduler:
         # A stock server leaves out pods that have ended. Rota's own would decode every pod once more for that, so there
         # the decoder leaves them out.
         pods = self._informer(
-            PODS, decoder.pods(self.cache.interner), selection=None if self.bindings.batches else _LIVING
+            PODS,
+            decoder.pods(self.cache.interner),
+            selection=None if self.bindings.batches or self.batch is not None else _LIVING,
         )
         pods.add_handler(self._handlers.pod, first=self._handlers.first_pods)
         nodes = self._informer(NODES, decoder.nodes)
         nodes.add_handler(self._handlers.node)
         self._informers.update(pods=pods, nodes=nodes)
         self._informers.update({each.kind: self._other(each) for each in watched_kinds.BUILTIN.values()})
+        if self.batch is not None:
+            self._follow_batches(self.batch, pods, nodes)
 
     def _informer(self, target: tuple[str, str, str], decode: Any, selection: Selection | None = None) -> Informer[Any]:
         chosen = Source(client=self._client, target=target, selection=selection or Selection(), page_size=_PAGE)
@@ -389,11 +394,53 @@ class Scheduler:
         informer.add_handler(self._handlers.other(watched))
         return informer
 
+    # --- batch profile ------------------------------------------------------------------------------------------------
+
+    def _make_batch_profile(self) -> None:
+        live = self._batch_settings
+        if self.batch is not None or live is None or not (live.chosen or self.bindings.batches):
+            return
+        taken = set(live.settings.scheduler_names) & set(self.scheduler_names)
+        if taken:
+            log.warning("no batch profile, because a profile of the configuration has its name", names=sorted(taken))
+            return
+        self.batch = BatchProfile(
+            live.settings,
+            Surroundings(
+                client=self._client,
+                cache=self.cache,
+                bindings=self.bindings,
+                notes=self._notes,
+                recorder=self._recorder,
+                cluster_reader=self,
+                clock=self._clock,
+                metrics=self.metrics,
+                dispatcher=self._dispatcher,
+                freed=self._place_freed,
+            ),
+        )
+        live.apply, live.refused = self.batch.configure, self._report_configuration
+
+    def _place_freed(self, pod: PodInfo) -> None:
+        """A place that was given to a pod of a group is free again."""
+        if self.queue.move(cluster_feed.ASSIGNED_DELETE, pod, None, now=self._clock.monotonic()):
+            self.attempts.wake()
+
+    def _follow_batches(self, batch: BatchProfile, pods: Informer[Any], nodes: Informer[Any]) -> None:
+        pods.add_handler(batch.inbox.pod, first=batch.inbox.first_pods)
+        nodes.add_handler(batch.inbox.node)
+        for kind, (target, section) in batch_kinds.WATCHED.items():
+            # Not every server has all of these kinds, and decisions do not wait for those that it has not.
+            self._declared[kind] = WatchedKind(kind, target, silent=True)
+            check = partial(batch_objects.check, section)
+            self._informers[kind] = self._informer(target, decoder.checked(kind, check))
+            self._informers[kind].add_handler(batch.inbox.object(kind))
+
     def _watch_declared(self) -> None:
         """Watch the kinds that plugins of the configuration in force declare, unless they are watched already."""
         if self._supervisor is None:
             return
-        frameworks = (cycle.framework for cycle in self._using.cycles.values())
+        frameworks = (cycle.framework for cycle in self.core.cycles.values())
         for kind, watched in watched_kinds.declared(frameworks).items():
             if kind not in self._informers:
                 self._declared[kind] = watched
@@ -413,7 +460,7 @@ class Scheduler:
         """Report a pod that cannot be decoded; it is not scheduled."""
         named = object_references.Named.of(pod.reference)
         log.warning("pod cannot be scheduled", problem=pod.problem, pod=named.key)
-        if pod.node_name or (pod.scheduler_name or DEFAULT_SCHEDULER_NAME) not in self._using.cycles:
+        if pod.node_name or (pod.scheduler_name or DEFAULT_SCHEDULER_NAME) not in self.core.cycles:
             return
         self._recorder.event(
             pod.reference, "Warning", "FailedScheduling", fit_errors.shortened(pod.problem), action="Scheduling"

@@ -47,7 +47,7 @@ class AtDeadline(enum.Enum):
 class Policy:
     """The policy of one workload."""
 
-    wish: SpotPreference = SpotPreference.PREFER
+    preference: SpotPreference = SpotPreference.PREFER
     base: int = 0
     max_share: int = _ALL
     at_deadline: AtDeadline = AtDeadline.DELETE
@@ -55,7 +55,7 @@ class Policy:
     @property
     def counts(self) -> bool:
         """Whether the answer depends on the owner's other pods."""
-        return self.wish is SpotPreference.PREFER and (self.base > 0 or self.max_share < _ALL)
+        return self.preference is SpotPreference.PREFER and (self.base > 0 or self.max_share < _ALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +74,25 @@ def parse(annotations: Mapping[str, str]) -> Policy:
     if not annotations or not any(key in annotations for key in (WISH, BASE, MAX_SHARE, AT_DEADLINE)):
         return PREFER
     policy = Policy(
-        wish=_one_of(annotations, WISH, SpotPreference, SpotPreference.PREFER),
+        preference=_one_of(annotations, WISH, SpotPreference, SpotPreference.PREFER),
         base=_number(annotations, BASE, 0, most=None),
         max_share=_number(annotations, MAX_SHARE, _ALL, most=_ALL),
         at_deadline=_one_of(annotations, AT_DEADLINE, AtDeadline, AtDeadline.DELETE),
     )
-    if policy.wish is SpotPreference.ONLY and (policy.base or policy.max_share < _ALL):
+    if policy.preference is SpotPreference.ONLY and (policy.base or policy.max_share < _ALL):
         raise PolicyError(f"{WISH}: only leaves no pod for {BASE} or {MAX_SHARE}; remove one of them")
-    if policy.wish is SpotPreference.NEVER and annotations.get(MAX_SHARE, "0").strip(" %") != "0":
+    if policy.preference is SpotPreference.NEVER and annotations.get(MAX_SHARE, "0").strip(" %") != "0":
         raise PolicyError(f"{WISH}: never contradicts {MAX_SHARE}: {annotations[MAX_SHARE]}; remove one of them")
     return policy
 
 
 def refusal(policy: Policy, spread: Spread, capacity: Capacity) -> str:
     """Why the next pod of an owner must not go to a machine of this capacity type; empty if it may."""
-    if policy.wish is SpotPreference.ONLY:
+    if policy.preference is SpotPreference.ONLY:
         return "" if capacity.leaves else f"the workload runs on spot machines only ({WISH})"
     if not capacity.leaves:
         return ""
-    if policy.wish is SpotPreference.NEVER:
+    if policy.preference is SpotPreference.NEVER:
         return f"the workload never runs on spot machines ({WISH})"
     if spread.staying < policy.base:
         return f"{spread.staying} of a base of {policy.base} pods on machines that stay ({BASE})"
@@ -104,7 +104,7 @@ def refusal(policy: Policy, spread: Spread, capacity: Capacity) -> str:
 
 def allowed(policy: Policy, pods: int) -> float:
     """The share of this many pods that may be on spot machines, from 0 to 1."""
-    if policy.wish is SpotPreference.NEVER or not pods:
+    if policy.preference is SpotPreference.NEVER or not pods:
         return 0.0
     return max(0, pods - policy.base) * policy.max_share // _ALL / pods
 

@@ -53,7 +53,7 @@ class Pools:
 
 def wants(pod: Document, policy: Policy, marks: NodeSignals) -> bool:
     """Whether a pod's workload asks for spot machines."""
-    if policy.wish is SpotPreference.NEVER:
+    if policy.preference is SpotPreference.NEVER:
         return False
     said = pod["metadata"].get("annotations") or {}
     return says_so(said) or _prefers(pod, marks)

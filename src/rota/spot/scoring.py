@@ -54,7 +54,7 @@ USUAL: Final = Weights()
 
 def score(candidate: Candidate, policy: Policy, *, highest_price: float | None, weights: Weights = USUAL) -> float:
     """The score of a candidate, if the most expensive one costs `highest_price`."""
-    prefers = policy.wish is SpotPreference.PREFER
+    prefers = policy.preference is SpotPreference.PREFER
     capacity = float(candidate.capacity.leaves) if prefers else 1.0
     risk = max(candidate.risk, RISKY if candidate.risky else 0.0) if candidate.capacity.leaves else 0.0
     price = NEUTRAL

@@ -50,7 +50,7 @@ class ApiWriter:
         client: Client,
         guests: EvictionStates,
         event_reporter: EventReporter,
-        figures: SpotMetrics,
+        metrics: SpotMetrics,
         *,
         clock: Clock,
         dry_run: bool,
@@ -59,7 +59,7 @@ class ApiWriter:
         self._client: Final = client.with_settings(timeout_s=_TIMEOUT_S, retry=False)
         self._guests: Final = guests
         self._event_reporter: Final = event_reporter
-        self._figures: Final = figures
+        self._metrics: Final = metrics
         self._clock: Final = clock
         self._dry_run: Final = dry_run
         self._places: Final = asyncio.Semaphore(_AT_ONCE)
@@ -140,10 +140,10 @@ class ApiWriter:
             self._refused(pod, str(problem))
         else:
             memory.told_at = now
-            self._figures.evicted.inc()
+            self._metrics.evicted.inc()
             where = f"there is a place for another on {place}" if place else "it is its last moment"
             self._event_reporter.pod(pod, "SpotEvicted", f"its machine goes, and {where}")
-        self._figures.requests.labels(str(code)).inc()
+        self._metrics.requests.labels(str(code)).inc()
         return code > 0
 
     async def send_back(self, pod: Document, *, place: str, why: str) -> bool:
@@ -159,12 +159,12 @@ class ApiWriter:
                 log.info("stays for now", pod=f"{meta.namespace(pod)}/{name}", error=refusal)
             except TransportError as problem:
                 code = 0
-                log.warning("nobody answers", pod=f"{meta.namespace(pod)}/{name}", error=problem)
-        self._figures.requests.labels(str(code)).inc()
+                log.warning("API server does not respond", pod=f"{meta.namespace(pod)}/{name}", error=problem)
+        self._metrics.requests.labels(str(code)).inc()
         if code != 201:
             return False
         self._guests.of(meta.uid(pod)).told_at = self._clock.now()
-        self._figures.evicted.inc()
+        self._metrics.evicted.inc()
         self._event_reporter.pod(pod, "SpotReturns", f"goes back to a spot machine, {place} as things are: {why}")
         return True
 
@@ -186,7 +186,7 @@ class ApiWriter:
             memory.failed_at = self._clock.now()
         else:
             memory.told_at = self._clock.now()
-            self._figures.deleted.inc()
+            self._metrics.deleted.inc()
             said = "its machine goes, and no time is left to wait for its budget"
             self._event_reporter.pod(pod, "SpotDeletedAtDeadline", said, warning=True)
 

@@ -72,7 +72,7 @@ class SpotController:
         self._clock: Final = clock
         self._marks: Final = marks or NodeSignals()
         self.metrics: Final = metrics or Metrics("spot")
-        self._figures: Final = SpotMetrics(self.metrics)
+        self._spot_metrics: Final = SpotMetrics(self.metrics)
         self._frame: Final = Reconciler[str](
             client, "spot", self._round, clock=clock, rng=rng, workers=1, metrics=self.metrics
         )
@@ -80,11 +80,11 @@ class SpotController:
         self._guests: Final = EvictionStates(dry_run=dry_run)
         self._place_reservations: Final = PlaceReservations()
         self._api_writer: Final = ApiWriter(
-            client, self._guests, self._event_reporter, self._figures, clock=clock, dry_run=dry_run
+            client, self._guests, self._event_reporter, self._spot_metrics, clock=clock, dry_run=dry_run
         )
-        self._losses: Final = Losses(self._event_reporter, self._figures)
+        self._losses: Final = Losses(self._event_reporter, self._spot_metrics)
         self._reservations: Final = PlaceholderPods(
-            client, self._figures, clock=clock, namespace=namespace, dry_run=dry_run
+            client, self._spot_metrics, clock=clock, namespace=namespace, dry_run=dry_run
         )
         self._cluster_watch: Final = ClusterWatch(
             self._frame.follow(NODES, self._node_changed).cache,
@@ -93,7 +93,7 @@ class SpotController:
         self._departures: Final = Departures(
             self._api_writer,
             self._event_reporter,
-            self._figures,
+            self._spot_metrics,
             clock=clock,
             marks=self._marks,
             dry_run=dry_run,
@@ -107,7 +107,7 @@ class SpotController:
             self._guests,
             self._place_reservations,
             self._event_reporter,
-            self._figures,
+            self._spot_metrics,
             clock=clock,
             marks=self._marks,
             tainted_nodes=self._departures.tainted_nodes,
@@ -127,7 +127,7 @@ class SpotController:
             tainted_nodes=self._departures.tainted_nodes,
             dry_run=dry_run,
         )
-        self._accounts: Final = SavingsReport(self._cluster_watch, self._figures, clock=clock, marks=self._marks)
+        self._accounts: Final = SavingsReport(self._cluster_watch, self._spot_metrics, clock=clock, marks=self._marks)
         self._namespace: Final = namespace
         self._found_again = False
 
@@ -246,7 +246,7 @@ class SpotController:
             if await self._api_writer.send_back(move.document, place=move.target, why=move.why):
                 self._returning.sent(move)
             else:
-                self._figures.fallforwards.labels("refused").inc()
+                self._spot_metrics.fallforwards.labels("refused").inc()
                 self._place_reservations.drop(meta.uid(move.document))
                 self._returning.refused(move)
         told_at = await self._handover.hand_over() if moves else math.inf
@@ -254,16 +254,16 @@ class SpotController:
 
     def _arrived(self, arrival: Arrival) -> None:
         """A successor was scheduled: report whether it came from and went to a spot machine."""
-        self._figures.arrival.observe(arrival.waited_s)
+        self._spot_metrics.arrival.observe(arrival.waited_s)
         now, before, after = self._clock.now(), cluster_watch.node_of(dict(arrival.document)), arrival.node
         was, on_spot = (
             node is not None and node_state.read(node, self._marks, now=now).capacity.leaves
             for node in (self._cluster_watch.nodes.get(before), self._cluster_watch.nodes.get(after))
         )
         if self._returning.arrived(meta.uid(arrival.document), on_spot=on_spot):
-            self._figures.fallforwards.labels("arrived" if on_spot else "elsewhere").inc()
+            self._spot_metrics.fallforwards.labels("arrived" if on_spot else "elsewhere").inc()
         elif was and not on_spot:
-            self._figures.fallbacks.inc()
+            self._spot_metrics.fallbacks.inc()
 
     def _leaving(self) -> _Leaving:
         found = []
@@ -337,16 +337,16 @@ class SpotController:
     def _account(self, leaving: _Leaving) -> None:
         """Report the progress of evacuations."""
         now = self._clock.now()
-        self._figures.leaving.set(len(leaving))
+        self._spot_metrics.leaving.set(len(leaving))
         for node, departure in leaving:
             staying = self._cluster_watch.staying_on(meta.name(node))
             took = max(0.0, now - departure.notice.since)
             if not departure.begun and any(self._guests.is_going(meta.uid(pod), now=now) for pod in staying):
                 departure.begun = True
-                self._figures.first.observe(took)
+                self._spot_metrics.first.observe(took)
             if not staying and not departure.emptied:
                 departure.emptied = True
-                self._figures.emptied.observe(took)
+                self._spot_metrics.emptied.observe(took)
                 self._event_reporter.node(
                     node, "SpotNodeEvacuated", f"its pods have left, {took:.0f} s after the notice"
                 )

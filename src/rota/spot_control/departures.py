@@ -48,7 +48,7 @@ class Departures:
         self,
         api_writer: ApiWriter,
         event_reporter: EventReporter,
-        figures: SpotMetrics,
+        metrics: SpotMetrics,
         *,
         clock: Clock,
         marks: NodeSignals,
@@ -59,7 +59,7 @@ class Departures:
         """`staying_on` returns a node's pods that must leave; `stays` is called when a notice is withdrawn."""
         self._api_writer: Final = api_writer
         self._event_reporter: Final = event_reporter
-        self._figures: Final = figures
+        self._metrics: Final = metrics
         self._clock: Final = clock
         self._marks: Final = marks
         self._dry_run: Final = dry_run
@@ -109,9 +109,9 @@ class Departures:
             return now + _AGAIN_S
         done = self._clock.now()
         known.marked, known.marked_at = True, done
-        self._figures.notices.labels(notice.provider, notice.mark).inc()
-        self._figures.lead.observe(notice.left(now))
-        self._figures.marked.observe(max(0.0, done - notice.since))
+        self._metrics.notices.labels(notice.provider, notice.mark).inc()
+        self._metrics.lead.observe(notice.left(now))
+        self._metrics.marked.observe(max(0.0, done - notice.since))
         when = "when budgets let its pods go" if notice.waits else f"in {notice.left(now):.0f} s"
         told = f"goes {when} ({notice.mark}); its pods leave"
         self._event_reporter.node(node, "SpotNotice", told)
@@ -129,7 +129,7 @@ class Departures:
             return now + _AGAIN_S
         if node_state.handled(node):
             if await self._api_writer.patch(node, self._calming):
-                self._figures.withdrawn.inc()
+                self._metrics.withdrawn.inc()
                 self._event_reporter.node(
                     node, "SpotNoticeWithdrawn", f"stays after all, if no notice comes for {CALM_S:.0f} s"
                 )

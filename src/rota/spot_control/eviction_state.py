@@ -82,18 +82,18 @@ class EvictionStates:
         if notice.waits:
             guests = [replace(one, at_deadline=AtDeadline.STRICT) for one in guests]
         plan = evacuation.plan(self._hopeful(guests, now), notice, now=now)
-        wishes, wake_at = list(plan.steps), plan.wake_at
+        due, wake_at = list(plan.steps), plan.wake_at
         for guest in guests:
             again = self.of(guest.uid).hopeless_until
             if guest.going or now >= again:
                 continue
             last = evacuation.latest(guest, notice) if guest.at_deadline is AtDeadline.DELETE else math.inf
             if now >= last:
-                wishes.append(Step(Act.DELETE, guest))
+                due.append(Step(Act.DELETE, guest))
             else:
                 wake_at = min(wake_at, last, again)
         steps = []
-        for step in wishes:
+        for step in due:
             again = self.of(step.guest.uid).failed_at + _AGAIN_S
             if step.act is Act.DELETE and now < again:
                 wake_at = min(wake_at, again)

@@ -19,9 +19,9 @@ Document = Mapping[str, Any]
 class Losses:
     """Counts losses."""
 
-    def __init__(self, event_reporter: EventReporter, figures: SpotMetrics) -> None:
+    def __init__(self, event_reporter: EventReporter, metrics: SpotMetrics) -> None:
         self._event_reporter: Final = event_reporter
-        self._figures: Final = figures
+        self._metrics: Final = metrics
         #: Silent nodes by uid, each reported once.
         self._silent: Final[set[str]] = set()
 
@@ -33,7 +33,7 @@ class Losses:
         elif uid not in self._silent and reading.capacity.leaves and reading.notice is None:
             self._silent.add(uid)
             if old is not None:
-                self._figures.unnoticed.labels("unreachable").inc()
+                self._metrics.unnoticed.labels("unreachable").inc()
                 said = f"a spot machine does not answer any more, without notice; {len(pods)} pods are on it"
                 self._event_reporter.node(new, "SpotLostWithoutNotice", said, warning=True)
             return True
@@ -46,13 +46,13 @@ class Losses:
         self._silent.discard(uid)
         if not pods or not (noticed or reading.capacity.leaves):
             return
-        self._figures.lost.inc(len(pods))
+        self._metrics.lost.inc(len(pods))
         if noticed:
             self._event_reporter.node(
                 node, "SpotPodsLost", f"is gone, and {len(pods)} pods had not left it", warning=True
             )
         elif not known:
-            self._figures.unnoticed.labels("vanished").inc()
+            self._metrics.unnoticed.labels("vanished").inc()
             said = f"a spot machine is gone without notice, and {len(pods)} pods with it"
             self._event_reporter.node(node, "SpotLostWithoutNotice", said, warning=True)
 

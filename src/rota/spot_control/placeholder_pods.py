@@ -64,9 +64,9 @@ class _Place:
 class PlaceholderPods:
     """All held places, by the uid of the pod that leaves."""
 
-    def __init__(self, client: Client, figures: SpotMetrics, *, clock: Clock, namespace: str, dry_run: bool) -> None:
+    def __init__(self, client: Client, metrics: SpotMetrics, *, clock: Clock, namespace: str, dry_run: bool) -> None:
         self._client: Final = client.with_settings(timeout_s=_TIMEOUT_S, retry=False)
-        self._figures: Final = figures
+        self._metrics: Final = metrics
         self._clock: Final = clock
         self._namespace: Final = namespace
         self._dry_run: Final = dry_run
@@ -102,7 +102,7 @@ class PlaceholderPods:
         found = sorted(self._lost)
         self._lost.clear()
         if found:
-            self._figures.reservations.labels("lost").inc(len(found))
+            self._metrics.reservations.labels("lost").inc(len(found))
         return found
 
     async def keep(self, wanted: Sequence[Wanted]) -> float:
@@ -120,7 +120,7 @@ class PlaceholderPods:
         await asyncio.gather(*(self._give_back(uid) for uid in others))
         if now >= self._refused_until:
             await asyncio.gather(*(self._make(one) for uid, one in first.items() if uid not in self._places))
-        self._figures.reserved.set(sum(place.returned_at is None for place in self._places.values()))
+        self._metrics.reserved.set(sum(place.returned_at is None for place in self._places.values()))
         return self._refused_until if any(uid not in self._places for uid in first) else math.inf
 
     async def give_back(self, uids: Iterable[str]) -> None:
@@ -153,12 +153,12 @@ class PlaceholderPods:
                 self._places.pop(uid, None)
                 forbidden = isinstance(problem, (errors.Forbidden, errors.NotFound))
                 self._refused_until = now + (_REFUSED_S if forbidden else _AGAIN_S)
-                self._figures.reservations.labels("refused").inc()
+                self._metrics.reservations.labels("refused").inc()
                 if str(problem) != self._told:
                     self._told = str(problem)
                     log.warning("placeholder pods cannot be created", namespace=self._namespace, error=problem)
                 return
-        self._figures.reservations.labels("made").inc()
+        self._metrics.reservations.labels("made").inc()
 
     async def _give_back(self, uid: str) -> None:
         place, now = self._places.get(uid), self._clock.now()
@@ -185,7 +185,7 @@ class PlaceholderPods:
         if self._dry_run:
             self._places.pop(uid, None)
         if not again:
-            self._figures.reservations.labels("given_back").inc()
+            self._metrics.reservations.labels("given_back").inc()
 
 
 def _is_over(place: _Place) -> bool:

@@ -103,7 +103,7 @@ def within(
     cluster: Cluster, pod: PodInfo, policy: Policy, capacities: Mapping[str, Capacity]
 ) -> npt.NDArray[np.bool_] | None:
     """The rows that a workload's policy allows; None for all."""
-    if policy.wish is policies.SpotPreference.PREFER and not policy.counts:
+    if policy.preference is policies.SpotPreference.PREFER and not policy.counts:
         return None
     spread = _spread(cluster, pod, capacities)
     allowed = np.zeros(cluster.size, dtype=np.bool_)

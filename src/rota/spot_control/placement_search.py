@@ -46,7 +46,7 @@ class PlacementSearch:
         guests: EvictionStates,
         place_reservations: PlaceReservations,
         event_reporter: EventReporter,
-        figures: SpotMetrics,
+        metrics: SpotMetrics,
         *,
         clock: Clock,
         marks: NodeSignals,
@@ -58,7 +58,7 @@ class PlacementSearch:
         self._guests: Final = guests
         self._place_reservations: Final = place_reservations
         self._event_reporter: Final = event_reporter
-        self._figures: Final = figures
+        self._metrics: Final = metrics
         self._clock: Final = clock
         self._marks: Final = marks
         self._tainted_nodes: Final = tainted_nodes
@@ -93,8 +93,8 @@ class PlacementSearch:
                 return now + _AGAIN_S
             self._looked_for, self._looked_at = wanted, now
         missing = sum(not self._place_reservations.node(uid) for uid in wanted)
-        self._figures.placeless.set(missing)
-        self._figures.held.set(len(self._place_reservations))
+        self._metrics.placeless.set(missing)
+        self._metrics.held.set(len(self._place_reservations))
         return self._looked_at + _LOOK_AGAIN_S if missing else math.inf
 
     async def _look(self, urgent: list[PlacementRequest], leavers: list[tuple[EvictedPod, PlacementRequest]]) -> None:

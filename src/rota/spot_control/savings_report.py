@@ -30,9 +30,11 @@ _MOST_WORKLOADS: Final = 300
 class SavingsReport:
     """Updates the metrics of a cluster."""
 
-    def __init__(self, cluster_watch: ClusterWatch, figures: SpotMetrics, *, clock: Clock, marks: NodeSignals) -> None:
+    def __init__(
+        self, cluster_watch: ClusterWatch, spot_metrics: SpotMetrics, *, clock: Clock, marks: NodeSignals
+    ) -> None:
         self._cluster_watch: Final = cluster_watch
-        self._figures: Final = figures
+        self._spot_metrics: Final = spot_metrics
         self._clock: Final = clock
         self._marks: Final = marks
         self._at: float | None = None
@@ -49,7 +51,7 @@ class SavingsReport:
         capacities = node_state.capacities(nodes, self._marks, now=now)
         counted = Counter(capacities.values())
         for capacity in Capacity:
-            self._figures.machines.labels(capacity.value).set(counted[capacity])
+            self._spot_metrics.machines.labels(capacity.value).set(counted[capacity])
         self._count_money(nodes, capacities, now)
         if not counted[Capacity.SPOT]:
             self._sent.clear()
@@ -60,11 +62,11 @@ class SavingsReport:
 
     def _count_money(self, nodes: list[Object], capacities: dict[str, Capacity], now: float) -> None:
         if self._at is not None:
-            self._figures.saved.inc(max(0.0, self._per_hour) * (now - self._at) / _HOUR_S)
+            self._spot_metrics.saved.inc(max(0.0, self._per_hour) * (now - self._at) / _HOUR_S)
         savings = prices.savings((node, capacities[meta.name(node)]) for node in nodes)
         self._at, self._per_hour = now, savings.per_hour
-        self._figures.saving.set(savings.per_hour)
-        self._figures.unpriced.set(savings.unknown)
+        self._spot_metrics.saving.set(savings.per_hour)
+        self._spot_metrics.unpriced.set(savings.unknown)
 
     def _count_shares(self, capacities: dict[str, Capacity]) -> None:
         found: dict[str, tuple[str, str, Policy, Counter[bool]]] = {}
@@ -81,18 +83,18 @@ class SavingsReport:
                     workload = f"{kind.get('kind', '')}/{kind.get('name', '')}"
                     found[owner] = meta.namespace(pod), workload, policy, Counter()
                 found[owner][3][capacity.leaves] += 1
-        self._figures.share.clear()
-        self._figures.share_limit.clear()
+        self._spot_metrics.share.clear()
+        self._spot_metrics.share_limit.clear()
         for namespace, workload, policy, spread in found.values():
             pods = spread.total()
-            self._figures.share.labels(namespace, workload).set(spread[True] / pods)
-            self._figures.share_limit.labels(namespace, workload).set(policies.allowed(policy, pods))
+            self._spot_metrics.share.labels(namespace, workload).set(spread[True] / pods)
+            self._spot_metrics.share_limit.labels(namespace, workload).set(policies.allowed(policy, pods))
 
     def _count_churn(self, now: float) -> None:
-        metrics = self._figures.metrics
+        metrics = self._spot_metrics.metrics
         sent = sum(metrics.value(name) or 0.0 for name in ("pods_evicted_total", "pods_deleted_at_deadline_total"))
         self._sent.append((now, sent))
         while self._sent[0][0] < now - _DAY_S:
             self._sent.popleft()
         pods = len(self._cluster_watch.pods)
-        self._figures.churn.set((sent - self._sent[0][1]) / pods if pods else 0.0)
+        self._spot_metrics.churn.set((sent - self._sent[0][1]) / pods if pods else 0.0)

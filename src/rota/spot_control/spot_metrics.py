@@ -78,5 +78,5 @@ class SpotMetrics:
             "money_saved_total", "What spot machines have saved while this controller led, in the labels' money."
         )
         self.unpriced: Final = metrics.gauge(
-            "nodes_without_price", "Spot machines of which nobody tells what they cost, or would cost otherwise."
+            "nodes_without_price", "Spot nodes without a known spot price or on-demand price."
         )

@@ -109,7 +109,7 @@ class ApiServer:
     def __init__(
         self, *, store_url: str = "memory://", clock: Clock | None = None, seed: int = 0, **settings: Any
     ) -> None:
-        """`settings` are further arguments of `apiserver.server.assembly.server`."""
+        """`settings` are fields of `apiserver.server.assembly.ServerSettings`."""
         self.clock: Final[Clock] = clock or system.SystemClock()
         self._store_url: Final = store_url
         self._rng: Final = random.Random(seed)  # noqa: S311 - a test's chance is repeatable
@@ -123,7 +123,8 @@ class ApiServer:
     async def __aenter__(self) -> Self:
         self.store = await store_factory.open_store(self._store_url, time=self.clock, rng=self._rng)
         self._exits.push_async_callback(self.store.close)
-        running = assembly.server(self.store, clock=self.clock, rng=self._rng, **self._settings)
+        settings = assembly.ServerSettings(**self._settings)
+        running = assembly.server(self.store, settings, clock=self.clock, rng=self._rng)
         self.app = await self._exits.enter_async_context(running)
         return self
 

@@ -17,6 +17,7 @@ from a gap-free watch (`timelines`), and neither is inferred from a list.
 import asyncio
 import contextlib
 import enum
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -29,11 +30,13 @@ from rota.client.verbs import Client, Object
 from rota.kit import system
 from rota.testing.timelines import NODES, PODS, Seen, Timeline
 
-__all__ = ["NODES", "PODS", "TOLERATIONS", "ChaosWorkload", "Kind", "Task"]
+__all__ = ["NODES", "PODS", "TOLERATIONS", "ChaosWorkload", "Kind", "Task", "TooSlow"]
 _NAMESPACE: Final = "default"
 _FINISHED: Final = ("Succeeded", "Failed")
 _LOOK_S: Final = 0.25
 _AT_ONCE: Final = 16
+#: Tasks of which none is finished for this long do not go on; a fault lasts 20 s at most.
+_STUCK_S: Final = 60.0
 #: How many pods a failure report describes in full.
 _TOLD: Final = 5
 #: The tolerations for lost nodes.
@@ -41,6 +44,10 @@ TOLERATIONS: Final = [
     {"key": f"node.kubernetes.io/{one}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
     for one in ("not-ready", "unreachable")
 ]
+
+
+class TooSlow(AssertionError):
+    """Tasks were still being finished when the time was over: nothing was lost, doubled or oversold until then."""
 
 
 class Kind(enum.Enum):
@@ -97,6 +104,8 @@ class ChaosWorkload:
         self._clock: Final = system.SystemClock()
         self.timeline: Final = Timeline(client, namespace=_NAMESPACE, clock=self._clock)
         self._seats: Final = asyncio.Semaphore(_AT_ONCE)
+        #: When a task was last finished.
+        self._progress_at = 0.0
 
     @property
     def finished(self) -> int:
@@ -117,23 +126,38 @@ class ChaosWorkload:
 
     async def reach(self, share: float, *, patience_s: float) -> None:
         """Wait until a fraction of the tasks is finished; AssertionError with the remaining ones after a timeout."""
+        self._progress_at = self._clock.monotonic()
         try:
             async with asyncio.timeout(patience_s):
                 while self.finished < share * len(self.tasks):
                     await self._clock.sleep(_LOOK_S)
         except TimeoutError:
-            left = [one.pod for one in self.tasks if not one.outcome]
-            self.findings.add(f"{len(left)} tasks are not done, such as {left[:5]}", pod=left[0])
-            raise AssertionError(self._report()) from None
+            raise self._overdue() from None
+
+    def _overdue(self) -> AssertionError:
+        """Violations so far, or tasks that do not go on, or `TooSlow` if they do."""
+        idle_s = self._clock.monotonic() - self._progress_at
+        self._check_all([one for one in self.tasks if one.outcome])
+        slow = not self.findings.problems and idle_s < _STUCK_S
+        left = [one.pod for one in self.tasks if not one.outcome]
+        load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+        self.findings.add(
+            f"{len(left)} tasks are not done, such as {left[:5]}; the last one ended {idle_s:.0f} s ago; load {load}",
+            pod=left[0],
+        )
+        return TooSlow(self._report()) if slow else AssertionError(self._report())
 
     def check(self) -> None:
         """Raise AssertionError if an invariant was violated."""
-        for task in self.tasks:
+        self._check_all(self.tasks)
+        assert not self.findings.problems, self._report()
+
+    def _check_all(self, tasks: Sequence[Task]) -> None:
+        for task in tasks:
             self._check(task)
         twice = self._folder / "twice"
         if twice.exists():
             self.findings.add(f"ran twice at the same time: {sorted(set(twice.read_text().split()))}")
-        assert not self.findings.problems, self._report()
 
     def _report(self) -> str:
         """All violations, and the history of the first affected pods and their nodes."""
@@ -168,6 +192,7 @@ class ChaosWorkload:
 
     def _finished(self, task: Task, last: Seen) -> None:
         task.outcome, task.uid = last.phase, last.uid
+        self._progress_at = self._clock.monotonic()
         if last.phase == "Failed" and task.kind is not Kind.FAILS:
             self.findings.add(
                 f"{task.pod} failed, and nothing says that it was disrupted: {last.last['status']}", pod=task.pod

@@ -51,10 +51,11 @@ class RotaProcess:
         if self._process is not None:
             self.stop()
 
-    def start(self) -> None:
+    def start(self, *arguments: str) -> None:
         """Start, and return once it serves; AssertionError with its output if it does not."""
         with self._log.open("wb") as output:
-            self._process = subprocess.Popen(self._command, stdout=output, stderr=subprocess.STDOUT)
+            command = (*self._command, *arguments)
+            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         clock = system.SystemClock()
         deadline = clock.monotonic() + _START_S
         while self._ready not in self.output:
@@ -102,9 +103,9 @@ class RotaProcess:
 class FederationProcess(RotaProcess):
     """`rota federation up`, which polls its members every second, with a threshold of 0."""
 
-    def __init__(self, folder: Path) -> None:
-        arguments = ("federation", "up", "--port", "0", "--every", "1s", "--threshold", "0", "--taint-eviction", "on")
-        super().__init__(folder, arguments, "The federation is up.")
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        usual = ("federation", "up", "--port", "0", "--every", "1s", "--threshold", "0", "--taint-eviction", "on")
+        super().__init__(folder, (*usual, *arguments), "The federation is up.")
 
 
 class MemberProcess(RotaProcess):
@@ -120,6 +121,30 @@ class MemberProcess(RotaProcess):
         super().__exit__(kind, error, traceback)
         # tasks outlive their worker, as they should, but not the test
         process_cluster.end_tasks(self.folder)
+
+
+class AgentProcess(RotaProcess):
+    """`rota federation-agent` for a member, with short times: it stops exclusive workloads after four seconds."""
+
+    def __init__(self, folder: Path, name: str, federation: FederationProcess, member: MemberProcess) -> None:
+        usual = (
+            *("--every", "1s", "--threshold", "0", "--unschedulable-after", "2s"),
+            *("--renew-every", "1s", "--fence-after", "4s"),
+        )
+        super().__init__(folder, ("federation-agent", *usual), "The agent of cluster")
+        self._name: Final = name
+        self._federation: Final = federation
+        self._member: Final = member
+
+    def __enter__(self) -> Self:
+        invitation = self.folder / "invitation"
+        invited = self._federation.rota("federation", "token", self._name, "--label", f"name={self._name}")
+        assert invited.returncode == 0, invited.stderr
+        invitation.write_text(invited.stdout)
+        register = ("federation", "register", self._name, "--invitation", str(invitation), "--data", str(self.folder))
+        registered = self._member.rota(*register)
+        assert registered.returncode == 0, registered.stderr
+        return super().__enter__()
 
 
 @contextlib.asynccontextmanager

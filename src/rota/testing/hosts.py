@@ -5,6 +5,7 @@
         subprocess.Popen([*host.inside, "program"])     # on that machine
         network.cut(host)                               # what it sends is lost without a word
         network.heal(host)
+        network.block(host, other)                      # only what it sends to one other machine is lost
         host.power_off()                                # all its processes end at once
 
 They are kernel namespaces, connected by a bridge in another one. So nothing is left of them when their first
@@ -27,6 +28,8 @@ from rota.kit import system
 _PROGRAMS: Final = ("ip", "unshare", "nsenter", "setpriv")
 _BRIDGE: Final = "switch"
 _START_S: Final = 10.0
+#: A MAC address that no machine has.
+_NOBODY: Final = "02:00:00:00:ff:ff"
 
 
 def missing() -> str:
@@ -129,11 +132,25 @@ class Network:
         """Connect it again."""
         self._at_switch("ip", "link", "set", host.port, "master", _BRIDGE)
 
+    def block(self, source: Host, destination: Host) -> None:
+        """Lose what one machine sends to another; the other direction works. It stays so until `unblock`."""
+        _at_host(
+            source, "ip", "neigh", "replace", destination.address, "lladdr", _NOBODY, "dev", "eth0", "nud", "permanent"
+        )
+
+    def unblock(self, source: Host, destination: Host) -> None:
+        """Let a machine reach another one again."""
+        _at_host(source, "ip", "neigh", "del", destination.address, "dev", "eth0")
+
     def _plug(self, port: str) -> None:
         self._at_switch("ip", "link", "set", port, "master", _BRIDGE, "up")
 
     def _at_switch(self, *command: str) -> None:
         _run("nsenter", "--target", str(self._switch_pid), "--net", "--", *command)
+
+
+def _at_host(host: Host, *command: str) -> None:
+    _run("nsenter", "--target", str(host.pid), "--net", "--", *command)
 
 
 def _first_process(*namespaces: str) -> "subprocess.Popen[bytes]":

@@ -29,7 +29,7 @@ from rota.testing.servers.processes import free_port
 
 #: Tasks of workloads write to folders that only this user may enter.
 _AS_ROOT: Final = ("--run-as", "root") if os.geteuid() == 0 else ()
-_START_S: Final = 60.0
+_START_S: Final = 120.0
 _STOP_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 0.02
 

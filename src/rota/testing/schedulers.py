@@ -17,6 +17,7 @@ from rota.client.pods import PODS
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.transports.transport import Answer, Call, Interrupted, Transport
 from rota.client.verbs import Client, Object, PatchType
+from rota.scheduler.batch_profile.settings import LiveBatchSettings
 from rota.scheduler.framework.registry import Registry
 from rota.scheduler.plugin_registry import builtin, third_party
 from rota.scheduler.plugin_registry.third_party import Loaded
@@ -119,8 +120,12 @@ class SchedulingCluster(VirtualCluster):
         seed: int = 0,
         client: Client | None = None,
         limit_s: float = 60.0,
+        batch: LiveBatchSettings | None = None,
     ) -> AsyncIterator[Scheduler]:
-        """A scheduler at work; `config` is the rest of a configuration file, `plugins` are classes that it may name."""
+        """A scheduler at work; `config` is the rest of a configuration file, `plugins` are classes that it may name.
+
+        With `batch` it has a batch profile.
+        """
         scheduler = Scheduler(
             client or self.acting_as("rota:scheduler"),
             configured(config, *plugins),
@@ -130,6 +135,7 @@ class SchedulingCluster(VirtualCluster):
             elect=elect,
             pace=pace,
             limit_s=limit_s,
+            batch=batch,
         )
         async with self.running(scheduler.run):
             await self.until(lambda: _holds(lambda: scheduler.synced))

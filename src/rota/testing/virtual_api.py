@@ -83,10 +83,10 @@ class VirtualCluster:
 
 
 @contextlib.asynccontextmanager
-async def cluster() -> AsyncIterator[VirtualCluster]:
-    """A fresh server in memory."""
+async def cluster(*, batch_kinds: bool = False) -> AsyncIterator[VirtualCluster]:
+    """A fresh server in memory; with `batch_kinds` it serves Volcano's kinds."""
     clock = FakeClock()
-    async with ApiServer(clock=clock) as server:
+    async with ApiServer(clock=clock, batch_kinds=batch_kinds) as server:
         made = VirtualCluster(server, clock)
         yield made
         await made.close()

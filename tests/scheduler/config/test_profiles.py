@@ -33,14 +33,12 @@ WORLD: PluginSpecs = {
         spec("Sort", Point.QUEUE_SORT),
         spec("OtherSort", Point.QUEUE_SORT),
         spec("Binder", Point.BIND),
-        spec("Full", Point.FILTER, Point.PRE_SCORE, Point.SCORE, Point.PLACEMENT_SCORE),
+        spec("Full", Point.FILTER, Point.PRE_SCORE, Point.SCORE),
         spec("Scorer", Point.PRE_SCORE, Point.SCORE),
         spec("Normal", Point.SCORE),
         spec("Extra", Point.SCORE),
         spec("Tuned", Point.FILTER, args=TunedArgs),
         spec("Picky", Point.FILTER, args=PickyArgs),
-        spec("Halls", Point.PLACEMENT_GENERATE),
-        spec("Rows", Point.PLACEMENT_GENERATE),
     )
 } | {"my.module:Extra": spec("Extra", Point.SCORE)}
 
@@ -77,7 +75,6 @@ def test_a_default_plugin_runs_at_every_point_that_it_implements() -> None:
     assert at(resolved, Point.FILTER) == at(resolved, Point.PRE_SCORE) == ("Full",)
     assert at(resolved, Point.SCORE) == ("Full",)
     assert weights(resolved) == {"Full": 5}
-    assert weights(resolved, Point.PLACEMENT_SCORE) == {"Full": 5}
     assert at(resolved, Point.RESERVE) == ()
 
 
@@ -175,10 +172,8 @@ def test_the_weight_at_the_point_beats_that_of_multi_point() -> None:
         PluginRef(name="Full", weight=2),
         "Scorer",
         score={"enabled": names(("Scorer", 5), ("Full", 3))},
-        placementScore={"enabled": names(("Full", 4))},
     )
     assert weights(resolved) == {"Scorer": 5, "Full": 3}
-    assert weights(resolved, Point.PLACEMENT_SCORE) == {"Full": 4}
 
 
 def test_merging_keeps_enabled_plugins_that_are_disabled_as_well() -> None:
@@ -263,8 +258,11 @@ SCORE = "profiles[0].plugins.score"
         ),
         ({"bind": {"disabled": names("Binder")}}, ["profiles[0].plugins.bind: needs at least one plugin"]),
         (
-            {"multiPoint": {"enabled": names("Halls", "Rows")}},
-            ["profiles[0].plugins.placementGenerate: takes at most one plugin and has Halls, Rows"],
+            {"placementScore": {"enabled": names("Full")}},
+            [
+                'profiles[0].plugins.placementScore.enabled[0].name: plugin "Full" does not implement placementScore; '
+                "enable it elsewhere"
+            ],
         ),
         (
             {"score": {"enabled": names("Foo")}, "bind": {"enabled": names("Bar")}},

@@ -112,7 +112,7 @@ def test_several_shortages_of_one_node_are_one_change() -> None:
     assert told.changes[0].opens == 1
 
 
-def test_more_than_the_whole_node_has_is_told_as_such() -> None:
+def test_a_request_above_the_whole_node_is_reported_as_such() -> None:
     world = World([make_node("n1"), make_node("n2", cpu="6")], [])
     told = world.explain(make_pod("web", cpu="8"))
     assert texts(told) == [
@@ -121,7 +121,7 @@ def test_more_than_the_whole_node_has_is_told_as_such() -> None:
     assert by_name(told)["n1"].eviction == explanation_report.Eviction(reason="evicting pods would not help")
 
 
-def test_amounts_are_told_as_people_read_them_and_what_no_node_has_with_the_remedy() -> None:
+def test_amounts_are_readable_and_missing_resources_name_the_remedy() -> None:
     world = World([make_node("n1", memory="24011054285")], [])
     requests = {"memory": "64Gi", "nvidia.com/gpu": "1"}
     told = texts(world.explain(make_pod("web", containers=[{"name": "c", "resources": {"requests": requests}}])))
@@ -281,7 +281,7 @@ def test_a_gated_pod_is_held_and_still_explained() -> None:
     assert told.node == "n1"
 
 
-def test_a_refusal_before_any_node_was_looked_at_is_told() -> None:
+def test_a_refusal_by_prefilter_is_reported() -> None:
     world = World([make_node("n1")], [])
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}]
     told = world.explain(make_pod("web", volumes=volumes))

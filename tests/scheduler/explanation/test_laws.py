@@ -94,7 +94,7 @@ def test_giving_a_node_what_it_is_said_to_lack_makes_it_feasible(situation: Situ
 
 @LAW
 @given(clusters.situations(most_nodes=2, most_pods=12), clusters.pods("w"))
-def test_evicting_whom_a_node_names_makes_it_feasible(situation: Situation, drawn: Document) -> None:
+def test_evicting_the_named_victims_makes_the_node_feasible(situation: Situation, drawn: Document) -> None:
     nodes, placed = situation
     wanted = {**drawn, "spec": {**drawn["spec"], "priority": 100}}
     world = World(nodes, placed)

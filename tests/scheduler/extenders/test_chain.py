@@ -176,7 +176,7 @@ async def test_a_failing_binder_fails_the_binding_or_leaves_it_to_plugins() -> N
     assert (await ExtenderChain([broken]).bind(POD, "a")).skipped
 
 
-async def test_a_panel_knows_whom_it_would_ask() -> None:
+async def test_a_chain_knows_which_extenders_it_would_ask() -> None:
     extender_chain = ExtenderChain([Scripted("rater", is_filter=False, supports_preemption=False)])
     assert extender_chain
     assert not ExtenderChain()

@@ -251,7 +251,7 @@ async def test_tls_is_checked_against_the_given_authority(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-async def test_a_client_certificate_is_shown_to_those_who_ask_for_one(tmp_path: Path) -> None:
+async def test_a_client_certificate_is_sent_on_request(tmp_path: Path) -> None:
     certificate, key = _certificate(tmp_path)
     server = HttpExtender()
     server.answers["bind"] = lambda asked: {}

@@ -7,7 +7,7 @@ from rota.columns.pod_interner import PodInterner
 from rota.scheduler.config import resolution
 from rota.scheduler.config.specs import specs_of
 from rota.scheduler.cycle.decision import Decider
-from rota.scheduler.explanation.filter_table import Obstacles
+from rota.scheduler.explanation.node_tables import Obstacles
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.hints import hint_text, required_changes
 from rota.scheduler.plugin_registry import builtin

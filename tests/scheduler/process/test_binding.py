@@ -311,7 +311,7 @@ async def test_an_answer_with_too_few_verdicts_loses_no_pod(
             assert await cluster.said(f"web-{number}", "Scheduled")
 
 
-async def test_who_does_not_take_his_answer_keeps_no_other_from_his(cluster: SchedulingCluster) -> None:
+async def test_an_unread_result_does_not_block_others(cluster: SchedulingCluster) -> None:
     await cluster.add_node("n1")
     async with cluster.scheduling() as scheduler:
         made = [await cluster.add_pod(f"web-{number}", schedulerName="nobody") for number in range(2)]

@@ -1,10 +1,12 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from rota.client.pods import PODS
 from rota.client.transports.transport import Call, Interrupted
+from rota.columns.pods import PodInfo
+from rota.scheduler.preemption.evictions import Evictions
 from rota.testing.schedulers import SchedulingCluster
 
 CLASSES = ("scheduling.k8s.io", "v1", "priorityclasses")
@@ -190,3 +192,27 @@ async def test_a_pod_whose_eviction_failed_looks_for_room_again_at_once(cluster:
         await cluster.add_pod("important", cpu="3", priorityClassName="urgent")
         await cluster.bound("important", "n1")
         assert cluster.clock.monotonic() - failed[0] < 30
+
+
+async def test_a_pod_whose_evictions_could_not_be_started_preempts_later(
+    cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Evictions.start
+    broken: list[str] = []
+
+    def first_raises(evictions: Evictions, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        if not broken:
+            broken.append(preemptor.name)
+            raise RuntimeError("no")
+        start(evictions, preemptor, node_name, victims)
+
+    monkeypatch.setattr(Evictions, "start", first_raises)
+    await cluster.add_node("n1")
+    async with cluster.scheduling():
+        await cluster.add_pod("small", cpu="3", terminationGracePeriodSeconds=0)
+        await cluster.bound("small")
+        await cluster.add_pod("important", cpu="3", priorityClassName="urgent")
+        await cluster.clock.advance(5)
+        assert broken == ["important"]
+        await cluster.clock.advance(400)
+        await cluster.bound("important", "n1")

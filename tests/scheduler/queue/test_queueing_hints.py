@@ -346,7 +346,7 @@ def test_a_pod_turned_away_by_a_plugin_is_woken_by_what_helps_and_not_by_what_do
     assert queue.move(_event(Resource.DEVICE_CLASS, Action.ADD), None, None, now=10.0) == 0
 
 
-def test_an_extender_s_refusal_is_worth_another_look_even_at_events_that_no_plugin_listens_for() -> None:
+def test_any_event_retries_a_pod_that_an_extender_refused() -> None:
     queue = SchedulingQueue({_FRAMEWORK.profile_name: _FRAMEWORK})
     queue.add(PodInterner().pod(make_pod("a")), 0.0)
     assert queue.pop(0.0) is not None

@@ -323,7 +323,7 @@ def check(seed: int) -> int:
 
 
 @pytest.mark.parametrize("start", range(0, 200, 50))
-def test_who_is_misplaced_is_found_for_all_at_once_as_for_each(start: int) -> None:
+def test_misplaced_pods_are_found_in_bulk_as_one_by_one(start: int) -> None:
     for seed in range(start, start + 50):
         cluster, _ = drifted(random.Random(seed))
         deciders = {name: Decider(framework, cluster) for name, framework in FRAMEWORKS.items()}

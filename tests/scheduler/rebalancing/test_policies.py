@@ -8,7 +8,7 @@ from rota.scheduler.rebalancing import policies
 NOW = times.parse("2026-01-01T12:00:00Z")
 
 
-def test_refusals_are_told_of_a_policy_that_was_made_anew_since_the_plan() -> None:
+def test_refusals_are_reported_on_a_policy_recreated_since_the_plan() -> None:
     fresh: dict[str, Any] = {"metadata": {"name": policies.NAME, "generation": 1}, "spec": {}}
     written = policies.refused(fresh, {"u": "budget"}, now=NOW)
     (condition,) = written["status"]["conditions"]

@@ -127,7 +127,7 @@ async def test_a_wrong_password_is_reported_in_one_line(guarded: EtcdServer, log
             pass
 
 
-async def test_nobody_and_the_wrong_prefix_are_refused(guarded: EtcdServer) -> None:
+async def test_missing_users_and_wrong_prefixes_are_refused(guarded: EtcdServer) -> None:
     with pytest.raises(errors.AccessDenied):
         async with opened(guarded.url):
             pass

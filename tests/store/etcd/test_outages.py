@@ -191,7 +191,7 @@ async def test_an_unreachable_etcd_is_reported_soon(url: str, words: str) -> Non
             await store_factory.open_store(url.format(port=free_port()), time=system.SystemClock(), rng=system.rng())
 
 
-async def test_something_else_behind_the_address_is_told_as_well(server: EtcdServer) -> None:
+async def test_another_service_behind_the_address_is_reported(server: EtcdServer) -> None:
     with pytest.raises(errors.Unavailable, match="speaks TLS"):
         async with opened(server.url.replace("etcd:", "etcds:")):
             pass

@@ -80,9 +80,7 @@ async def test_two_busy_processes_see_each_others_changes_in_one_order(server: E
     assert [event.revision for event in first] == sorted({event.revision for event in first})
 
 
-async def test_bookmarks_follow_others_changes_though_nothing_of_ours_happens(
-    server: EtcdServer, neighbour: Connection
-) -> None:
+async def test_bookmarks_follow_changes_outside_the_prefix(server: EtcdServer, neighbour: Connection) -> None:
     async with (
         opened(server.url, Settings(look_every_s=0.05)) as store,
         store.watch("/a/", after=(await store.revision_range()).revision) as watch,

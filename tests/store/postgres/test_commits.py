@@ -201,7 +201,7 @@ async def test_a_session_that_is_ended_during_a_commit_counts_once(engines: Engi
     assert [event.key for event in tail.events] == [f"/a/{number}" for number in range(60)]
 
 
-async def test_a_commit_whose_fate_cannot_be_found_out_is_called_uncertain(
+async def test_a_commit_with_an_unknown_outcome_is_uncertain(
     private_postgres: Callable[[], PostgresServer], engines: Engines
 ) -> None:
     server = private_postgres()

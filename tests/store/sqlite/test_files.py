@@ -38,7 +38,7 @@ async def test_what_holds_secrets_is_for_its_owners_eyes(tmp_path: Path, prepare
     assert files == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "store.db.lock"], 0o600)
 
 
-async def test_the_mode_that_somebody_gave_a_store_is_kept(tmp_path: Path) -> None:
+async def test_the_mode_of_an_existing_store_is_kept(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path}/store.db"):
         pass
     (tmp_path / "store.db").chmod(0o660)
@@ -114,7 +114,7 @@ async def test_pages_of_a_long_past_list_count_what_follows_exactly(tmp_path: Pa
 
 
 @pytest.mark.slow
-async def test_the_write_ahead_log_stays_bounded_while_somebody_always_reads(
+async def test_the_write_ahead_log_stays_bounded_under_constant_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "WAL_BYTES", 1_000_000)

@@ -14,6 +14,8 @@ import click
 import msgspec
 
 from rota.cli import output
+from rota.cli.commands import cluster_files
+from rota.cli.commands.cluster_files import STANDARD_INPUT
 from rota.columns.objects import MalformedObjectError
 from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
@@ -21,7 +23,7 @@ from rota.kit.errors import UserError
 from rota.kit.system import SystemClock
 from rota.scheduler.batch import scenarios as batch_scenarios
 from rota.scheduler.batch.outcomes import Outcome
-from rota.scheduler.config import documents, resolution
+from rota.scheduler.config import resolution
 from rota.scheduler.config.faults import ConfigurationError
 from rota.scheduler.config.resolution import Configuration
 from rota.scheduler.config.specs import specs_of
@@ -33,8 +35,6 @@ from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.plugin_registry.third_party import Loaded
 from rota.scheduler.snapshot import scenarios
 from rota.scheduler.snapshot.scenarios import Scenario
-
-STANDARD_INPUT: Final = Path("-")
 
 #: A decision on one pod, the result of a batch session, or an error.
 Answer = Explanation | Outcome | str
@@ -80,8 +80,8 @@ def _document(answer: Answer) -> dict[str, Any]:
 
 def _what_if(dumps: tuple[Path, ...], pod_file: Path, configured: Loaded) -> tuple[str, Explanation]:
     interner = PodInterner()
-    objects = [entry for dump in dumps for entry in _objects(dump)]
-    manifests = _objects(pod_file)
+    objects = [entry for dump in dumps for entry in cluster_files.objects(dump)]
+    manifests = cluster_files.objects(pod_file)
     if len(manifests) != 1:
         raise UserError(f"{pod_file}: holds {len(manifests)} objects", "give the manifest of one pod")
     ((path, manifest),) = manifests
@@ -96,10 +96,10 @@ def _what_if(dumps: tuple[Path, ...], pod_file: Path, configured: Loaded) -> tup
 
 def _session(dumps: tuple[Path, ...], batch_config: Path) -> Outcome:
     """Run one session of batch scheduling on a dump, at the current time."""
-    objects = [entry for dump in dumps for entry in _objects(dump)]
+    objects = [entry for dump in dumps for entry in cluster_files.objects(dump)]
     now = datetime.fromtimestamp(int(SystemClock().now()), UTC).isoformat()
     try:
-        conf = _read(batch_config).decode(errors="replace")
+        conf = cluster_files.read(batch_config).decode(errors="replace")
         scenario = batch_scenarios.from_dump(scenarios.flattened(objects), conf=conf, now=now)
         return batch_scenarios.decide(scenario)
     except MalformedObjectError as error:
@@ -184,29 +184,6 @@ def _object(line: bytes, number: int) -> Mapping[str, Any]:
     if "apiVersion" in scenario and "pod" not in scenario:
         raise UserError(f"line {number} holds a {scenario.get('kind')}, not a scenario", _DUMP)
     return scenario
-
-
-def _objects(file: Path) -> list[tuple[str, object]]:
-    """Read all objects of a file, each with a path that names it."""
-    text = _read(file)
-    try:
-        found = [msgspec.json.decode(text)]  # dumps are large, and JSON is parsed a hundred times as fast as YAML
-    except msgspec.DecodeError:
-        try:
-            found = documents.parse_all(text)
-        except ConfigurationError as error:
-            raise UserError(f"{file}: {error}") from error
-    several = len(found) > 1
-    return [(f"{file}[{position}]" if several else str(file), each) for position, each in enumerate(found)]
-
-
-def _read(file: Path) -> bytes:
-    if file == STANDARD_INPUT:
-        return sys.stdin.buffer.read()
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UserError(f"{file}: {error.strerror}") from error
 
 
 # --- output -----------------------------------------------------------------------------------------------------------

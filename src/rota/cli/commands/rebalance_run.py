@@ -9,13 +9,15 @@ from typing import Any, Final
 import click
 
 from rota.cli import endpoints, output
-from rota.cli.commands import session
+from rota.cli.commands import cluster_files, session
 from rota.cli.scheduler_options import SchedulerFiles
 from rota.client.verbs import Client
 from rota.kit import errors, system
 from rota.scheduler.plugin_registry.configuration_source import LiveConfiguration, LiveFrameworks
+from rota.scheduler.rebalancing import cluster_view, planner
 from rota.scheduler.rebalancing.rebalance_plan import USUAL, Move, Plan, Settings, SettingsError, Strategy
 from rota.scheduler.rebalancing.rebalancer import Outcome, Rebalancer
+from rota.scheduler.snapshot import scenarios
 
 _BAR: Final = 20
 #: The number of nodes that are printed: those that change most.
@@ -25,6 +27,7 @@ _NODES: Final = 20
 def rebalance(
     *,
     dry_run: bool,
+    clusters: tuple[Path, ...],
     yes: bool,
     every: float | None,
     measure: str,
@@ -36,12 +39,14 @@ def rebalance(
     **chosen: Any,
 ) -> None:
     """Plan, print, and execute the plan unless it is a dry run."""
-    if dry_run and every is not None:
-        raise click.UsageError("--dry-run shows one plan; leave out --every")
-    if every is not None and not yes:
-        raise click.UsageError("--every evicts pods unasked; say --yes")
+    if conflict := _conflict(dry_run=dry_run, yes=yes, every=every, offline=bool(clusters), measure=measure):
+        raise click.UsageError(conflict)
     settings = _settings(by_usage=measure == "usage", **chosen)
     configuration = LiveConfiguration(scheduler_files.source(), clock=system.SystemClock())
+    if clusters:
+        plan = _planned(clusters, configuration, settings)
+        output.document(_document(plan, [])) if as_json else _show(plan)
+        return
     endpoint = endpoints.nearest(kubeconfig_file=kubeconfig_file, context=context, server=server)
 
     def rebalancer(client: Client) -> Rebalancer:
@@ -74,6 +79,30 @@ def rebalance(
         output.document(_document(plan, outcomes))
     else:
         _tell(outcomes)
+
+
+def _conflict(*, dry_run: bool, yes: bool, every: float | None, offline: bool, measure: str) -> str:
+    """Why options do not go together; empty if they do."""
+    if dry_run and every is not None:
+        return "--dry-run shows one plan; leave out --every"
+    if every is not None and not yes:
+        return "--every evicts pods unasked; say --yes"
+    if offline and not dry_run:
+        return "--cluster plans for a file, where nothing can be evicted; say --dry-run"
+    if offline and measure == "usage":
+        return "--cluster reads no usage; leave out --by usage"
+    return ""
+
+
+def _planned(clusters: tuple[Path, ...], configuration: LiveConfiguration, settings: Settings) -> Plan:
+    """The plan for a cluster that was written to files."""
+    frameworks = dict(LiveFrameworks(configuration))
+    documents = [
+        one for _, one in scenarios.flattened([one for file in clusters for one in cluster_files.objects(file)])
+    ]
+    now = system.SystemClock().now()
+    snapshot, facts = cluster_view.of_documents(documents, frameworks.values(), now=now)
+    return planner.plan(snapshot.cluster, frameworks, facts, settings=settings, usage=None, waiting=snapshot.waiting)
 
 
 def _settings(

@@ -19,6 +19,8 @@ from rota.kit import errors, system
 
 #: Kinds whose output can be followed by name.
 _FOLLOWED: Final = frozenset({"Pod", "Job", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"})
+#: The groups of the kinds whose output `rota logs` prints by their own name.
+_OWN_LOGS: Final = frozenset({"", "apps", "batch"})
 _COLOURS: Final = {Result.CREATED: "green", Result.CHANGED: "yellow", Result.UNCHANGED: None}
 #: How long a newly defined kind may take until it is served.
 _NEW_KIND_S: Final = 10.0
@@ -125,7 +127,7 @@ class _Submission:
     def _advise(self) -> None:
         """Print how to follow the submitted tasks. The server has warned about kinds that no controller handles."""
         for kind, one in self.applied:
-            if kind.kind in _FOLLOWED and one.result is not Result.UNCHANGED:
+            if kind.kind in _FOLLOWED and kind.group in _OWN_LOGS and one.result is not Result.UNCHANGED:
                 name = meta.name(one.obj) if kind.kind == "Pod" else f"{kind.singular}/{meta.name(one.obj)}"
                 where = meta.namespace(one.obj)
                 option = f" -n {shlex.quote(where)}" if where != self._default else ""

@@ -59,14 +59,14 @@ def run(
     kubeconfig_file: Any,
     context: str,
     server: str | None,
-    **wishes: Any,
+    **pod_options: Any,
 ) -> int:
     """Run a command as a task; returns its exit code."""
     endpoint = endpoints.own_cluster(kubeconfig_file=kubeconfig_file, context=context, server=server)
     tty = stream_bridge.terminal(tty=tty)
-    wishes["workdir"] = wishes["workdir"] or _here()
-    wishes |= {"stdin": stdin, "tty": tty, "terminal": os.environ.get("TERM", "")}
-    pod = task_manifest.manifest(command_line, namespace=namespace or endpoint.namespace, **wishes)
+    pod_options["workdir"] = pod_options["workdir"] or _here()
+    pod_options |= {"stdin": stdin, "tty": tty, "terminal": os.environ.get("TERM", "")}
+    pod = task_manifest.manifest(command_line, namespace=namespace or endpoint.namespace, **pod_options)
     attach = (
         partial(exec_stream.attach, endpoint, container=task_manifest.CONTAINER, output=tty, tty=tty) if stdin else None
     )
@@ -368,7 +368,7 @@ def _state(pod: Object) -> Object:
 def _fate(pod: Object) -> str:
     """The message about a pod that is gone."""
     disruption = meta.condition(pod, "DisruptionTarget") or {}
-    why = disruption.get("message") or disruption.get("reason") or "somebody deleted it"
+    why = disruption.get("message") or disruption.get("reason") or "it was deleted"
     return f"{meta.name(pod)} is gone: {why}"
 
 

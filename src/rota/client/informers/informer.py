@@ -67,15 +67,15 @@ class Informer(Generic[T]):
         self._resource: Final = str(source.target)
         self._log: Final = log.bind(resource=self._resource)
         self._reflector: Final = Reflector(source, self, clock=clock, rng=rng)
-        figures = metrics or Metrics("client")
-        counted = figures.counter("informer_events_total", "Events that watches brought.", ("resource", "type"))
+        metrics = metrics or Metrics("client")
+        counted = metrics.counter("informer_events_total", "Events that watches brought.", ("resource", "type"))
         self._events: Final = {kind: counted.labels(self._resource, kind.value) for kind in EventType}
-        self._lists: Final = figures.counter(
+        self._lists: Final = metrics.counter(
             "informer_lists_total", "Complete lists, by cause.", ("resource", "reason")
         )
-        objects = figures.gauge("informer_objects", "Objects in the cache.", ("resource",))
+        objects = metrics.gauge("informer_objects", "Objects in the cache.", ("resource",))
         objects.labels(self._resource).set_function(lambda: len(self._cache))
-        lag = figures.gauge("informer_lag_seconds", "How long the cache may have been out of date.", ("resource",))
+        lag = metrics.gauge("informer_lag_seconds", "How long the cache may have been out of date.", ("resource",))
         lag.labels(self._resource).set_function(lambda: self.lag_s)
 
     @property

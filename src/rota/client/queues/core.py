@@ -6,9 +6,10 @@ and the last addition is always followed by processing that began after it. The 
 `workqueue`.
 """
 
+import itertools
 import math
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
 from rota.kit.heaps import KeyedHeap
@@ -16,12 +17,34 @@ from rota.kit.heaps import KeyedHeap
 K = TypeVar("K", bound=Hashable)
 
 
+class _Ranked(Generic[K]):
+    """Keys in the order of their rank, the highest first; of equal ones the first added."""
+
+    def __init__(self, rank: Callable[[K], int]) -> None:
+        self._rank: Final = rank
+        self._numbers: Final = itertools.count()
+        self._heap: Final[KeyedHeap[K, tuple[int, int]]] = KeyedHeap()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._heap)
+
+    def append(self, key: K) -> None:
+        self._heap.push(key, (-self._rank(key), next(self._numbers)))
+
+    def popleft(self) -> K:
+        return self._heap.pop()[0]
+
+
 class QueueCore(Generic[K]):
     """Keys that are ready, delayed, or being processed."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: Callable[[K], int] | None = None) -> None:
+        """With `rank`, ready keys are handed out by their rank at the time of their addition."""
         #: Keys that may be handed out, in the order of their addition; all of them are dirty, none is being processed.
-        self._ready: Final[deque[K]] = deque()
+        self._ready: Final[deque[K] | _Ranked[K]] = deque() if rank is None else _Ranked(rank)
         #: Keys that need processing, ready or being processed at the moment.
         self._dirty: Final[set[K]] = set()
         self._in_work: Final[set[K]] = set()

@@ -29,7 +29,8 @@ K = TypeVar("K", bound=Hashable)
 #: Processes a key; may return the seconds after which it should be processed again.
 Process: TypeAlias = Callable[[K], Awaitable[float | None]]
 
-_BACKOFF: Final = backoff.Policy(initial_s=0.005, cap_s=1000.0, jitter=backoff.Jitter.NONE)
+#: The backoff of keys that failed.
+BACKOFF: Final = backoff.Policy(initial_s=0.005, cap_s=1000.0, jitter=backoff.Jitter.NONE)
 #: Rate limit of all retries: a burst of a hundred, then ten per second.
 _RATE: Final = 10.0
 _BURST: Final = 100
@@ -43,15 +44,17 @@ class WorkQueue(Generic[K]):
         *,
         clock: Clock,
         rng: Rng,
-        policy: backoff.Policy = _BACKOFF,
+        policy: backoff.Policy = BACKOFF,
         name: str = "",
         metrics: QueueMetrics | None = None,
+        rank: Callable[[K], int] | None = None,
     ) -> None:
+        """With `rank`, keys that wait are processed by their rank, the highest first."""
         self._metrics: Final = metrics or QueueMetrics(Metrics("client"), name, clock=clock)
         self._clock: Final = clock
         self._rng: Final = rng
         self._policy: Final = policy
-        self._core: Final = QueueCore[K]()
+        self._core: Final = QueueCore[K](rank)
         self._bucket: Final = TokenBucket(rate=_RATE, burst=_BURST, now=clock.monotonic())
         self._failures: Final[dict[K, int]] = {}
         self._waiters: Final[deque[asyncio.Future[None]]] = deque()

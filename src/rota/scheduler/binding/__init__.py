@@ -1,2 +1,2 @@
-"""The binding cycle: Permit, PreBind, bind requests to the API server, volume binding, and the dispatch mode of bound
+"""The binding cycle: PreBind, bind requests to the API server, volume binding, and the dispatch mode of bound
 pods."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from rota.api import errors
+from rota.api import errors, gpu_devices
 from rota.api.errors import ApiError
 from rota.client import pods as pod_calls
 from rota.client.pods import PODS, Binding
@@ -36,6 +36,7 @@ log = logs.get(__name__)
 Done: TypeAlias = Callable[[Status], None]
 
 #: A transaction of Rota's API server holds 128 keys, three for each node, so a batch of this size is one transaction.
+MOST_KEYS: Final = 128
 BATCH: Final = 42
 #: Concurrent requests, for batches and for single bindings.
 BATCHES_AT_ONCE: Final = 6
@@ -84,6 +85,8 @@ class BindRequestQueue:
         self._clock: Final = clock
         self._rng: Final = rng
         self._waiting: Final[deque[_BindRequest]] = deque()
+        #: Bindings that must all succeed or all fail, not sent yet.
+        self._together: Final[deque[list[_BindRequest]]] = deque()
         self._under_way: Final[set[asyncio.Task[None]]] = set()
         #: Bindings with an unknown outcome by pod uid, and the tasks that read these pods.
         self._unsure: Final[dict[str, _BindRequest]] = {}
@@ -96,7 +99,7 @@ class BindRequestQueue:
 
     def __len__(self) -> int:
         """Bindings that are not sent yet."""
-        return len(self._waiting)
+        return len(self._waiting) + sum(map(len, self._together))
 
     async def discover(self) -> None:
         """Find out whether the server supports batches."""
@@ -110,8 +113,15 @@ class BindRequestQueue:
 
     def submit(self, pod: PodInfo, node_name: str, done: Done) -> None:
         """Bind the pod to the node; `done` is called once, on the event loop."""
-        binding = Binding(namespace=pod.namespace, pod=pod.name, node=node_name, uid=pod.uid)
-        self._waiting.append(_BindRequest(pod, binding, done))
+        self._waiting.append(_bind_request(pod, node_name, done))
+        self._flush_soon()
+
+    def submit_together(self, placed: Sequence[tuple[PodInfo, str, Done]]) -> None:
+        """Bind all of these pods or none; only for servers that support batches, and within `fits_transaction`."""
+        self._together.append([_bind_request(*each) for each in placed])
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if not self._flushing:
             # In the next turn of the event loop, so that bindings submitted in this turn share a request.
             self._flushing = True
@@ -135,9 +145,10 @@ class BindRequestQueue:
 
         Pods that cannot be read are given up. Their state is known from the watch before the next leader schedules.
         """
-        for request in self._waiting:
+        for request in (*self._waiting, *(one for gang in self._together for one in gang)):
             request.answer(Status(Code.ERROR, ("the scheduler stopped before the pod was bound",)))
         self._waiting.clear()
+        self._together.clear()
         self._closing.set()
         while under_way := self._under_way | self._reading:
             await asyncio.wait(under_way)
@@ -147,6 +158,8 @@ class BindRequestQueue:
         self._flushing = False
         most = BATCHES_AT_ONCE if self.batches else SINGLES_AT_ONCE
         size = BATCH if self.batches else 1
+        while self._together and len(self._under_way) < most:
+            self._start(self._send_together(self._next_together()))
         while self._waiting and len(self._under_way) < most:
             portion = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
             if self.batches:
@@ -176,6 +189,38 @@ class BindRequestQueue:
             _log_bind_error(error, len(requests))
             for request in requests:
                 self._conclude(request, error)
+            return
+        for request, verdict in zip(requests, verdicts, strict=True):
+            self._conclude(request, verdict)
+
+    def _next_together(self) -> list[list[_BindRequest]]:
+        """As many gangs as one transaction holds."""
+        gangs = [self._together.popleft()]
+        pods, nodes = len(gangs[0]), {request.binding.node for request in gangs[0]}
+        while self._together:
+            more = self._together[0]
+            both = nodes | {request.binding.node for request in more}
+            if not _fits(pods + len(more), len(both)):
+                break
+            gangs.append(self._together.popleft())
+            pods, nodes = pods + len(more), both
+        return gangs
+
+    async def _send_together(self, gangs: Sequence[list[_BindRequest]]) -> None:
+        requests = [request for gang in gangs for request in gang]
+        try:
+            verdicts = await pod_calls.bind_many(self._client, [request.binding for request in requests], atomic=True)
+            if len(verdicts) != len(requests):
+                raise ValueError(f"{len(requests)} bindings got {len(verdicts)} verdicts")
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, every pod gets an answer
+            _log_bind_error(error, len(requests))
+            for request in requests:
+                self._conclude(request, error)
+            return
+        if len(gangs) > 1 and any(verdicts):
+            # One gang of several was refused, and so none was bound: each is sent alone.
+            for gang in gangs:
+                await self._send_together([gang])
             return
         for request, verdict in zip(requests, verdicts, strict=True):
             self._conclude(request, verdict)
@@ -238,6 +283,22 @@ class BindRequestQueue:
         return SUCCESS if same and bound_to == binding.node else _refused(error)
 
 
+def _bind_request(pod: PodInfo, node_name: str, done: Done) -> _BindRequest:
+    devices = {gpu_devices.ANNOTATION: gpu_devices.shown(pod.gpu_devices)} if pod.gpu_devices else {}
+    binding = Binding(namespace=pod.namespace, pod=pod.name, node=node_name, uid=pod.uid, annotations=devices)
+    return _BindRequest(pod, binding, done)
+
+
+def fits_transaction(nodes: Sequence[str]) -> bool:
+    """Whether pods that get these nodes, one entry a pod, can be bound in one transaction."""
+    return _fits(len(nodes), len(set(nodes)))
+
+
+def _fits(pods: int, nodes: int) -> bool:
+    # One key for each pod, and two for each node; the leader fence needs one more.
+    return pods + 2 * nodes < MOST_KEYS
+
+
 def _open(error: Exception) -> bool:
     """Whether the pod may have been bound despite the error."""
     if isinstance(error, TransportError):
@@ -263,13 +324,3 @@ def _log_bind_error(error: Exception, bindings: int) -> None:
         log.exception("binding crashed", error=error, bindings=bindings)
     elif _open(error):
         log.warning("bind request got no answer", error=error, bindings=bindings)
-
-
-#: Causes of a 409 that concern the node; another node may work.
-_ABOUT_NODES: Final = ("InsufficientResource", "PortConflict", "NodeNotFound")
-
-
-def lost_race(status: Status) -> bool:
-    """Whether the node had no free resources any more, so that the next-best node is worth a try."""
-    error = status.error
-    return isinstance(error, errors.Conflict) and any(error.has_cause(cause) for cause in _ABOUT_NODES)

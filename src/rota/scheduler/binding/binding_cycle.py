@@ -1,8 +1,7 @@
-"""Binding cycles, many at a time: wait for Permit, then PreBind, Bind, PostBind.
+"""Binding cycles, many at a time: PreBind, Bind, PostBind of pods that Permit let through.
 
-A pod goes straight into the next bind request if no Permit plugin holds it, no PreBind plugin has work, and only the
-default binder binds it. All other pods get a task of their own. `ended` is called once per pod. If the cycle failed,
-Unreserve has run in reverse order before that.
+A pod goes straight into the next bind request if no Permit plugin held it, no PreBind plugin has work, and only the
+default binder binds it. All other pods get a task of their own. `ended` is called once per pod.
 """
 
 import asyncio
@@ -13,7 +12,6 @@ from typing import Any, Final
 from rota.kit import logs
 from rota.kit.clock import Clock
 from rota.scheduler.binding.bind_requests import BindRequestQueue
-from rota.scheduler.binding.waiting_pods import WaitingPod, WaitingPods
 from rota.scheduler.cycle.scheduling_cycle import AssumedPod
 from rota.scheduler.extenders.chain import ExtenderChain
 from rota.scheduler.extenders.extender_interface import ClusterReader
@@ -40,19 +38,15 @@ class BindingCycles:
         *,
         bindings: BindRequestQueue,
         notes: PodStatusWriter,
-        waiting: WaitingPods,
         clock: Clock,
         figures: SchedulerMetrics,
-        permitted: Callable[[AssumedPod], None],
         ended: Callable[[AssumedPod, Status], None],
     ) -> None:
-        """`permitted` is called for pods that Permit let through, `ended` with the result of each cycle."""
+        """`ended` is called with the result of each cycle; Unreserve is the caller's."""
         self._bindings: Final = bindings
         self._notes: Final = notes
-        self._waiting: Final = waiting
         self._clock: Final = clock
         self._figures: Final = figures
-        self._permitted: Final = permitted
         self._ended: Final = ended
         self._tasks: Final[dict[str, asyncio.Task[None]]] = {}
         #: Why a placement was revoked before its binding began, by pod uid.
@@ -68,13 +62,9 @@ class BindingCycles:
         """Start the binding cycle of a pod; does not wait."""
         pod = taken.pod
         if not taken.permission.waits_s and not self._notes.busy(pod.uid) and self._plain(taken):
-            self._permitted(taken)
             self._notes.forget(pod.uid)
             self._bindings.submit(pod, taken.node_name, partial(self._answered, taken, self._clock.monotonic()))
             return
-        if taken.permission.waits_s:
-            waits = taken.permission.waits_s
-            self._waiting.add(WaitingPod(pod, taken.node_name, waits, self._clock.monotonic()))
         task = asyncio.get_running_loop().create_task(self._run(taken))
         self._tasks[pod.uid] = task
         task.add_done_callback(partial(self._done, pod.uid))
@@ -86,21 +76,11 @@ class BindingCycles:
 
     def revoke(self, uid: str, why: str) -> bool:
         """Revoke a placement if its binding has not begun; returns whether it was revoked."""
-        waiting = self._waiting.get(uid)
-        if waiting is not None:
-            waiting.reject("", why)
-            return True
         if uid in self._revocable:
             self._revoked[uid] = why
             self._tasks[uid].cancel()
             return True
         return False
-
-    def revoke_waiting(self, uid: str) -> None:
-        """Release a pod that was deleted while it waited for Permit."""
-        waiting = self._waiting.get(uid)
-        if waiting is not None:
-            waiting.reject("", "the pod is gone")
 
     def seen(self, uid: str, node_name: str) -> None:
         """The watch shows the pod on a node."""
@@ -161,24 +141,13 @@ class BindingCycles:
             self._revocable.discard(pod.uid)
         if announced and not status.ok:
             self._notes.write(pod, PodStatusPatch(nominated=""))
-        self._end(taken, status)
+        self._ended(taken, status)
         if status.ok:
             for problem in await binding_points.post_bind(taken.framework, taken.state, pod, taken.node_name):
                 log.warning("plugin failed after binding", pod=pod.key, plugin=problem.plugin, reasons=problem.reasons)
 
     async def _prepare(self, taken: AssumedPod) -> Status:
         pod = taken.pod
-        waiting = self._waiting.get(pod.uid)
-        if waiting is not None:
-            began = self._clock.monotonic()
-            try:
-                status = await waiting.verdict(self._clock)
-            finally:
-                self._waiting.remove(pod.uid)
-            self._figures.permit_wait_s.labels(status.code.value).observe(self._clock.monotonic() - began)
-            if not status.ok:
-                return status
-        self._permitted(taken)
         self._revocable.add(pod.uid)
         preparing = binding_points.pre_bind(taken.framework, taken.state, pod, taken.node_name, run_together=_together)
         status = await self._in_time(preparing, "PreBind", taken)
@@ -208,12 +177,6 @@ class BindingCycles:
 
     def _answered(self, taken: AssumedPod, began: float, status: Status) -> None:
         self._figures.passed("Bind", status, taken.framework.profile_name, self._clock.monotonic() - began)
-        self._end(taken, status)
-
-    def _end(self, taken: AssumedPod, status: Status) -> None:
-        if not status.ok:
-            for problem in binding_points.unreserve(taken.framework, taken.state, taken.pod, taken.node_name):
-                log.warning("plugin failed to unreserve", pod=taken.pod.key, plugin=problem.plugin)
         self._ended(taken, status)
 
 

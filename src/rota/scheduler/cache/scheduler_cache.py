@@ -80,10 +80,9 @@ class SchedulerCache:
         node = self.cluster.by_name.get(node_name)
         if node is None:
             return ""
-        if len(node.pods) > node.allowed_pods:
+        if node.pods_left < 0:
             return PODS
-        offered, taken = node.allocatable, node.requested
-        return next((one for one in pod.shape.requests if one in offered and taken.get(one, 0) > offered[one]), "")
+        return next((one for one in pod.shape.requests if one in node.allocatable and node.free(one) < 0), "")
 
     # --- events of pods -----------------------------------------------------------------------------------------------
 

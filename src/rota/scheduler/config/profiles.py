@@ -126,6 +126,3 @@ def _count_faults(plugins: Mapping[ExtensionPoint, tuple[Enabled, ...]], *, path
         yield Fault(f"{path}.queueSort", f"needs exactly one plugin and {what}")
     if not plugins[ExtensionPoint.BIND]:
         yield Fault(f"{path}.bind", "needs at least one plugin and has none; enable DefaultBinder")
-    generating = [each.name for each in plugins[ExtensionPoint.PLACEMENT_GENERATE]]
-    if len(generating) > 1:
-        yield Fault(f"{path}.placementGenerate", f"takes at most one plugin and has {', '.join(generating)}")

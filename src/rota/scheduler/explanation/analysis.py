@@ -16,8 +16,7 @@ from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.cycle.decision import Decider, Decision
-from rota.scheduler.explanation.eviction_table import Evictions, victim
-from rota.scheduler.explanation.filter_table import Obstacles
+from rota.scheduler.explanation.node_tables import Evictions, Obstacles, victim
 from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.evaluation import Evaluation
 from rota.scheduler.framework.nominated_pods import Nominations

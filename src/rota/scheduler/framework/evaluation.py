@@ -424,6 +424,8 @@ class Evaluation:
         return flipped if len(flipped) > FEW_ROWS else flipped.tolist()
 
     def _combine_rows(self, rows: Sequence[int]) -> Flipped:
+        if len(rows) > FEW_ROWS:
+            return self._combine_many(np.asarray(rows, dtype=np.intp))
         flipped = []
         for row in rows:
             will_do = bool(self._eligible[row])
@@ -440,6 +442,21 @@ class Evaluation:
                 self.feasible[row] = will_do
                 flipped.append(row)
         return flipped
+
+    def _combine_many(self, rows: IndexArray) -> Flipped:
+        will_do = self._eligible[rows]
+        for part in self._filters:
+            codes = part.codes[rows]
+            unknown = will_do & (codes == UNKNOWN)
+            if unknown.any():
+                self._asking = part.forms.name
+                for row in rows[unknown].tolist():
+                    part.judge(self.state, self.pod, self.cluster, row)
+                codes = part.codes[rows]
+            will_do &= codes == 0
+        flipped: IndexArray = rows[will_do != self.feasible[rows]]
+        self.feasible[rows] = will_do
+        return flipped if len(flipped) > FEW_ROWS else flipped.tolist()
 
     def _rescore(self, changes: Changes, flipped: Flipped) -> None:
         any_flipped = len(flipped) > 0

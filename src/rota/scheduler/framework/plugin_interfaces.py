@@ -15,7 +15,7 @@ In the signatures `PodInfo` is the pod to place, `NodeInfo` one node, and `Clust
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -33,7 +33,7 @@ MAX_SCORE = 100
 
 
 class ExtensionPoint(StrEnum):
-    """An extension point of the scheduling of a pod or a group of pods, in order."""
+    """An extension point of the scheduling of a pod, in order."""
 
     PRE_ENQUEUE = "preEnqueue"
     QUEUE_SORT = "queueSort"
@@ -47,10 +47,6 @@ class ExtensionPoint(StrEnum):
     PRE_BIND = "preBind"
     BIND = "bind"
     POST_BIND = "postBind"
-    PLACEMENT_GENERATE = "placementGenerate"
-    PLACEMENT_FEASIBLE = "placementFeasible"
-    PLACEMENT_SCORE = "placementScore"
-    POD_GROUP_POST_FILTER = "podGroupPostFilter"
 
 
 @runtime_checkable
@@ -337,87 +333,6 @@ class PostBinds(Protocol):
         """Handle the bound pod."""
 
 
-# --- groups of pods -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodGroup:
-    """Pods that are placed together: `min_count` of them at once or none."""
-
-    namespace: str
-    name: str
-    pods: tuple[PodInfo, ...]
-    min_count: int = 0
-    #: Topology key whose domains a placement must stay inside ("" for none).
-    topology_key: str = ""
-    priority: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """A named set of nodes on which a group may be tried."""
-
-    name: str
-    #: Rows of the placement; shape (N,).
-    rows: BoolArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupProgress:
-    """The state of a placement: which members have a node, which are still to be tried."""
-
-    placed: Mapping[str, str] = field(default_factory=dict)  # pod uid -> node name
-    remaining: int = 0
-
-
-class GeneratesPlacements(Protocol):
-    """PlacementGenerate: the node sets on which a group is tried. At most one per profile."""
-
-    def placement_generate(
-        self, state: CycleState, group: PodGroup, cluster: Cluster, parent: Placement
-    ) -> Sequence[Placement]:
-        """Placements inside `parent`; none means unschedulable."""
-
-
-class ChecksPlacements(Protocol):
-    """PlacementFeasible: called before the first and after every member."""
-
-    def placement_feasible(self, state: CycleState, group: PodGroup, progress: GroupProgress) -> Status:
-        """Success is final; wait means it may still succeed; unschedulable gives this placement up."""
-
-
-class ScoresPlacements(Protocol):
-    """PlacementScore: score feasible placements if there are several."""
-
-    def placement_score(self, state: CycleState, group: PodGroup, cluster: Cluster, placement: Placement) -> int:
-        """Score, 0 to 100."""
-
-
-class TriesGroup(Protocol):
-    """Tries to place the whole group on the cluster as it is now (what-if changes included)."""
-
-    def __call__(self, group: PodGroup) -> Mapping[str, str] | None:
-        """Node names by pod uid, or None."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupPostFilterResult:
-    """Nominated nodes by pod uid, and the pods to evict first."""
-
-    status: Status
-    nominated: Mapping[str, str] = field(default_factory=dict)
-    victims: tuple[PodInfo, ...] = ()
-
-
-class PostFiltersGroup(Protocol):
-    """PodGroupPostFilter: try to make room for a whole group. May change the cluster inside a what-if transaction."""
-
-    def pod_group_post_filter(
-        self, state: CycleState, group: PodGroup, cluster: Cluster, try_group: TriesGroup
-    ) -> GroupPostFilterResult:
-        """Try to make room."""
-
-
 #: The methods that mark a class as taking part in a point; any one of them suffices.
 METHODS: Mapping[ExtensionPoint, tuple[str, ...]] = {
     ExtensionPoint.PRE_ENQUEUE: ("pre_enqueue",),
@@ -432,10 +347,6 @@ METHODS: Mapping[ExtensionPoint, tuple[str, ...]] = {
     ExtensionPoint.PRE_BIND: ("pre_bind",),
     ExtensionPoint.BIND: ("bind",),
     ExtensionPoint.POST_BIND: ("post_bind",),
-    ExtensionPoint.PLACEMENT_GENERATE: ("placement_generate",),
-    ExtensionPoint.PLACEMENT_FEASIBLE: ("placement_feasible",),
-    ExtensionPoint.PLACEMENT_SCORE: ("placement_score",),
-    ExtensionPoint.POD_GROUP_POST_FILTER: ("pod_group_post_filter",),
 }
 
 

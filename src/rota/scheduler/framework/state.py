@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 #: Key under which a Reserve, Permit or later plugin leaves a set of pod uids that are to be tried at once.
 PODS_TO_ACTIVATE: Final = "kubernetes.io/pods-to-activate"
+#: Key under which a Reserve plugin leaves the GPU devices that the Binding is to name.
+GPU_DEVICES: Final = "rota.dev/gpu-devices"
 
 
 class Cloneable(Protocol):

@@ -65,15 +65,11 @@ def _short(evaluation: Evaluation, refused: dict[str, BoolArray]) -> Iterator[st
 def _shortage(evaluation: Evaluation, rows: IntArray) -> Shortage | None:
     """The shortage on most of the rows, without nodes that would be too small even if they were empty."""
     cluster, wanted = evaluation.cluster, evaluation.pod.shape.requests
-    lacks: dict[str, IntArray] = {
-        resources.PODS: np.maximum(cluster.pod_count[rows] + 1 - cluster.allowed_pods[rows], 0).clip(max=1)
-    }
+    lacks: dict[str, IntArray] = {resources.PODS: (cluster.pods_left(rows) < 1).astype(np.int64)}
     small = np.zeros(len(rows), dtype=np.bool_)
     for name, amount in wanted.items():
-        index = cluster.resource_index(name)
-        whole = cluster.allocatable[index, rows]
-        small |= whole < amount
-        lacks[name] = np.maximum(amount - whole + cluster.requested[index, rows], 0)
+        small |= cluster.allocatable[cluster.resource_index(name), rows] < amount
+        lacks[name] = np.maximum(amount - cluster.free(name, rows), 0)
     # The missing resources of a row as the bits of a number.
     patterns = sum(((amounts > 0).astype(np.int64) << bit for bit, amounts in enumerate(lacks.values())), start=0)
     found, numbers = np.unique(np.where(small, 0, patterns), return_counts=True)

@@ -21,7 +21,6 @@ from rota.scheduler.plugins import inter_pod_affinity
 #: How many nodes are named per change.
 EXAMPLES: Final = 3
 _INSUFFICIENT: Final = "Insufficient "
-_TOO_MANY_PODS: Final = "Too many pods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +208,7 @@ def _reasons(refusal: Status) -> str:
 def _fit(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
     insufficient: dict[str, int] = {}
     for reason in refusal.reasons:
-        if reason == _TOO_MANY_PODS:
+        if reason == resources.TOO_MANY_PODS:
             insufficient[resources.PODS] = 1
         elif reason.startswith(_INSUFFICIENT):
             name = reason.removeprefix(_INSUFFICIENT)
@@ -218,7 +217,7 @@ def _fit(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) ->
                 text = f"requests {amounts.human(name, wanted)} {name}"
                 yield _Found(_Matter(text, beyond=name), (whole,))
             else:
-                insufficient[name] = wanted - whole + node.requested.get(name, 0)
+                insufficient[name] = wanted - node.free(name)
     if insufficient:
         yield _Found(_Matter("", short_of=tuple(insufficient)), tuple(insufficient.values()))
 

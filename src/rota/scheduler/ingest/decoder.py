@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from rota.columns import objects
+from rota.columns import members, objects
+from rota.columns.members import GroupMember
 from rota.columns.objects import MalformedObjectError
 from rota.columns.pod_interner import PodInterner, read_node
 from rota.columns.pods import PodInfo
@@ -36,6 +37,16 @@ class Unreadable:
 
 class Ended:
     """A pod that has ended: it uses no resources of a node and is not scheduled again."""
+
+
+class EndedMember(Ended):
+    """An ended pod of a group, which counts for the group's minimum and progress."""
+
+    __slots__ = ("info", "member")
+
+    def __init__(self, info: PodInfo, member: GroupMember) -> None:
+        self.info: Final = info
+        self.member: Final = member
 
 
 ENDED: Final = Ended()
@@ -84,6 +95,18 @@ def pods(interner: PodInterner) -> Callable[[bytes], PodInfo | Ended | Unreadabl
     templates = ShapeCache()
 
     def read(raw: bytes) -> PodInfo | Ended | Unreadable:
+        member = members.of_wire(raw)
+        if member is None:
+            return read_alone(raw)
+        if member.over:
+            try:
+                return EndedMember(interner.pod_from_wire(raw), member)
+            except (MalformedObjectError, ValueError):
+                return ENDED
+        found = read_alone(raw)
+        return msgspec.structs.replace(found, member=member) if isinstance(found, PodInfo) else found
+
+    def read_alone(raw: bytes) -> PodInfo | Ended | Unreadable:
         parts = templates.split(raw)
         if parts is not None:
             known = templates.find(parts, raw)
@@ -118,6 +141,21 @@ def others(kind: str) -> Callable[[bytes], Document | Unreadable]:
     def read(raw: bytes) -> Document | Unreadable:
         document: Document = msgspec.json.decode(raw)
         return _read(document, kind, lambda: checked(document))
+
+    return read
+
+
+def checked(kind: str, check: Callable[[Document, str], None]) -> Callable[[bytes], Document | Unreadable]:
+    """A decoder of a kind that `check(document, path)` validates."""
+
+    def read(raw: bytes) -> Document | Unreadable:
+        document: Document = msgspec.json.decode(raw)
+
+        def valid() -> Document:
+            check(document, kind)
+            return document
+
+        return _read(document, kind, valid)
 
     return read
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from rota.api import gpu_devices
 from rota.columns import objects
 from rota.columns.pods import PodInfo, PodShape
 
@@ -82,7 +83,14 @@ class ShapeCache:
         if shape is None or not metadata.uid:
             return None
         node = parts.node.decode()
-        return PodInfo(uid=metadata.uid, name=metadata.name, shape=shape, node_name=node, kept=None if node else raw)
+        return PodInfo(
+            uid=metadata.uid,
+            name=metadata.name,
+            shape=shape,
+            node_name=node,
+            gpu_devices=gpu_devices.of_annotations(metadata.annotations) if node else (),
+            kept=None if node else raw,
+        )
 
     def learn(self, parts: Parts, info: PodInfo) -> None:
         """Cache a pod that was decoded as a whole; skipped if it has more than its shape."""

@@ -1,8 +1,15 @@
 """The built-in plugins by name."""
 
 from rota.scheduler.framework.registry import Registry
+from rota.scheduler.plugins.best_fit import BestFit
+from rota.scheduler.plugins.capacity_gradient import CapacityGradient
 from rota.scheduler.plugins.default_binder import DefaultBinder
 from rota.scheduler.plugins.default_preemption import DefaultPreemption
+from rota.scheduler.plugins.dot_product import DotProduct
+from rota.scheduler.plugins.fragmentation_gradient import FragmentationGradient
+from rota.scheduler.plugins.gpu_clustering import GpuClustering
+from rota.scheduler.plugins.gpu_packing import GpuPacking
+from rota.scheduler.plugins.gpu_share import GpuShare
 from rota.scheduler.plugins.image_locality import ImageLocality
 from rota.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from rota.scheduler.plugins.node_affinity import NodeAffinity
@@ -13,7 +20,9 @@ from rota.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from rota.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from rota.scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from rota.scheduler.plugins.pod_topology_spread import PodTopologySpread
+from rota.scheduler.plugins.power_aware import PowerAware
 from rota.scheduler.plugins.priority_sort import PrioritySort
+from rota.scheduler.plugins.random_placement import RandomPlacement
 from rota.scheduler.plugins.scheduling_gates import SchedulingGates
 from rota.scheduler.plugins.taint_toleration import TaintToleration
 from rota.scheduler.plugins.volume_binding import VolumeBinding
@@ -39,6 +48,15 @@ CLASSES = (
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,
+    GpuShare,
+    RandomPlacement,
+    DotProduct,
+    GpuClustering,
+    GpuPacking,
+    BestFit,
+    FragmentationGradient,
+    CapacityGradient,
+    PowerAware,
 )
 
 

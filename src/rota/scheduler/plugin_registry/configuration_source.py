@@ -37,6 +37,8 @@ class ConfigurationSource:
 
     file: Path | None = None
     plugins: tuple[Path, ...] = ()
+    #: A volcano-scheduler.conf for the batch profile; without one, Volcano's built-in configuration.
+    batch: Path | None = None
 
     def registry(self) -> Registry:
         """The built-in plugins and those of the plugin files, which are executed again on every call."""

@@ -9,7 +9,7 @@ is complete. Pods that wait for their binding lose it without an API call.
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from rota.api import errors, times
 from rota.client import pods as pod_calls
@@ -17,7 +17,6 @@ from rota.client.events.recorder import EventRecorder
 from rota.client.pods import PODS
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, PatchType
-from rota.columns.cluster import Cluster
 from rota.columns.pods import PodInfo
 from rota.kit import logs
 from rota.kit.clock import Clock
@@ -26,8 +25,13 @@ from rota.scheduler.status import object_references
 log = logs.get(__name__)
 
 REASON: Final = "PreemptionByScheduler"
-#: How long the watch may take to show that victims are terminating.
-_UNSEEN_S: Final = 10.0
+
+
+class EvictionsDone(Protocol):
+    """Is called when the evictions for a preemptor have ended."""
+
+    def __call__(self, preemptor: PodInfo, victims: Sequence[PodInfo], /, *, failed: bool) -> None:
+        """`victims` are those that were evicted by a request."""
 
 
 class Evictions:
@@ -37,41 +41,18 @@ class Evictions:
         self,
         client: Client,
         recorder: EventRecorder,
-        cluster: Cluster,
         *,
         clock: Clock,
         revoke: Callable[[str, str], bool],
-        failed: Callable[[PodInfo], None],
+        ended: EvictionsDone,
     ) -> None:
-        """`revoke(uid, why)` revokes a placement that is not bound yet; `failed` is called for preemptors whose
-        evictions failed."""
+        """`revoke(uid, why)` revokes a placement that is not bound yet; `ended` is called once per preemptor."""
         self._client: Final = client
         self._recorder: Final = recorder
-        self._cluster: Final = cluster
         self._clock: Final = clock
         self._revoke: Final = revoke
-        self._failed: Final = failed
+        self._ended: Final = ended
         self._under_way: Final[dict[str, asyncio.Task[None]]] = {}
-        #: The evicted victims of each preemptor, and the time of their eviction.
-        self._sent: Final[dict[str, tuple[Sequence[PodInfo], float]]] = {}
-
-    def __contains__(self, uid: str) -> bool:
-        """Whether evictions for a pod are in progress: no others are planned until their effect has been seen."""
-        if uid in self._under_way:
-            return True
-        victims, at = self._sent.get(uid, ((), 0.0))
-        if any(map(self._stays, victims)) and self._clock.monotonic() - at < _UNSEEN_S:
-            return True
-        self._sent.pop(uid, None)
-        return False
-
-    def forget(self, uid: str) -> None:
-        """The pod no longer needs room."""
-        self._sent.pop(uid, None)
-
-    def _stays(self, victim: PodInfo) -> bool:
-        known = self._cluster.pods.get(victim.uid)
-        return known is not None and not known.terminating
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
         """Evict the victims."""
@@ -84,20 +65,20 @@ class Evictions:
             await asyncio.wait(set(self._under_way.values()))
 
     async def _run(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
-        failed = True
+        evicted: Sequence[PodInfo] | None = None
         try:
-            failed = not await self._make_room(preemptor, node_name, victims)
+            evicted = await self._make_room(preemptor, node_name, victims)
         except Exception as error:
             log.exception("preemption failed", error=error, pod=preemptor.key, node=node_name)
         finally:
             if self._under_way.get(preemptor.uid) is asyncio.current_task():
                 del self._under_way[preemptor.uid]
-        if failed:
-            # After the removal above: the attempt that this starts may preempt again.
-            self._failed(preemptor)
+        self._ended(preemptor, evicted or (), failed=evicted is None)
 
-    async def _make_room(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> bool:
-        """Evict the victims; returns whether all of them go."""
+    async def _make_room(
+        self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]
+    ) -> Sequence[PodInfo] | None:
+        """Evict the victims; returns those that needed a request, or None if some of them stay."""
         why = f"Preempted by pod {preemptor.uid} on node {node_name}"
         log.info("preempting", pod=preemptor.key, node=node_name, victims=[victim.key for victim in victims])
         left = [victim for victim in victims if not self._revoked(victim, why)]
@@ -107,9 +88,8 @@ class Evictions:
                 await self._send_away(last, preemptor, why)
         except (errors.ApiError, TransportError) as error:
             log.warning("preemption failed", pod=preemptor.key, node=node_name, error=error)
-            return False
-        self._sent[preemptor.uid] = left, self._clock.monotonic()
-        return True
+            return None
+        return left
 
     def _revoked(self, victim: PodInfo, why: str) -> bool:
         if not self._revoke(victim.uid, why):

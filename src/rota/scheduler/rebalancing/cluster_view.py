@@ -47,6 +47,16 @@ async def take(
     return snapshot, known
 
 
+def of_documents(
+    documents: Iterable[Mapping[str, Any]], frameworks: Iterable[Framework] = (), *, now: float
+) -> tuple[ClusterSnapshot, dict[str, PodFacts]]:
+    """The cluster of a dump."""
+    known = list(documents)
+    pods = (one for one in known if one.get("kind") == "Pod")
+    facts_of = {one["metadata"]["uid"]: facts(one, now=now) for one in pods if one["metadata"].get("uid")}
+    return cluster_snapshot.of_documents(known, frameworks), facts_of
+
+
 async def usage(client: Client, uids: Mapping[tuple[str, str], str]) -> Usage | None:
     """The measured usage of nodes and of pods, whose uids are given by namespace and name; None without metrics."""
     try:

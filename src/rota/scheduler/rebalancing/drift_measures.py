@@ -148,7 +148,7 @@ class DriftMeasures:
             self._shifted.setdefault(source, Counter()).subtract(used)
             self._shifted.setdefault(target, Counter()).update(used)
 
-    def figures(self, misplaced: Collection[str]) -> DriftMeasurement:
+    def measured(self, misplaced: Collection[str]) -> DriftMeasurement:
         """The measurement of the cluster, where these pods are misplaced."""
         nodes = list(self._cluster.node_infos())
         return DriftMeasurement(

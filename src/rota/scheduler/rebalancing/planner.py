@@ -83,7 +83,7 @@ class _Planner:
         """Run all strategies in order."""
         # no move causes a violation for another pod, so this is computed once
         self._misplaced.update(self._measures.all_misplaced())
-        before = self._measures.figures(self._misplaced)
+        before = self._measures.measured(self._misplaced)
         for strategy in sorted(self._settings.strategies, key=list(Strategy).index):
             for pod, why in _CANDIDATES[strategy](self, strategy):
                 if self._protection.exhausted:
@@ -93,7 +93,7 @@ class _Planner:
             key: why for key, why in self._stays.items() if key not in {f"{m.namespace}/{m.name}" for m in self._moves}
         }
         return Plan(
-            moves=self._moves, stays=stays, before=before, after=self._measures.figures(self._measures.all_misplaced())
+            moves=self._moves, stays=stays, before=before, after=self._measures.measured(self._measures.all_misplaced())
         )
 
     def _consider(self, pod: PodInfo, strategy: Strategy, why: str) -> None:

@@ -94,8 +94,8 @@ def planned(policy: Object, plan: Plan, *, settings: Settings, now: float) -> di
         now=now,
         condition={"status": "True", "reason": reason, "message": message},
         lastRunTime=times.format_micro_time(now),
-        before=_figures(plan.before),
-        after=_figures(plan.after),
+        before=_measurement(plan.before),
+        after=_measurement(plan.after),
         moves=moves,
         stays=[{"pod": pod, "why": why} for pod, why in sorted(plan.stays.items())[:_STAYS]],
     )
@@ -160,10 +160,10 @@ def _entry(move: Move, *, dry: bool, now: float) -> dict[str, Any]:
     return {**entry, "dryRun": True} if dry else entry
 
 
-def _figures(figures: DriftMeasurement) -> dict[str, Any]:
+def _measurement(measured: DriftMeasurement) -> dict[str, Any]:
     return {
-        "misplacedPods": figures.violations,
-        "duplicates": figures.duplicates,
-        "unevenness": round(figures.unevenness, 6),
-        "nodesInUse": figures.nodes_in_use,
+        "misplacedPods": measured.violations,
+        "duplicates": measured.duplicates,
+        "unevenness": round(measured.unevenness, 6),
+        "nodesInUse": measured.nodes_in_use,
     }

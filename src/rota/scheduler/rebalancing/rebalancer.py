@@ -155,8 +155,8 @@ class Rebalancer:
         self._recorder.event(_about(move), "Normal", "Rebalanced", message, action="Rebalancing")
         return ""
 
-    def _tell(self, **figures: DriftMeasurement) -> None:
-        for when, one in figures.items():
+    def _tell(self, **measured: DriftMeasurement) -> None:
+        for when, one in measured.items():
             self._figures["misplaced_pods"].labels(when).set(one.violations)
             self._figures["duplicates"].labels(when).set(one.duplicates)
             self._figures["unevenness"].labels(when).set(one.unevenness)

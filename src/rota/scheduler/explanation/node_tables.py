@@ -1,13 +1,19 @@
-"""The result of every filter on every node, not only the first refusal.
+"""Two tables over all nodes: the result of every filter, and the pods that would have to be evicted. Pure.
 
 The scheduler stops at the first refusal; a user who wants to know what to change needs all of them. Costs about as much
 as an evaluation.
 """
 
+import numpy as np
+
+from rota.columns.pods import PodInfo
 from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.evaluation import Evaluation
 from rota.scheduler.framework.plugin_results import UNKNOWN, FilterResults, PluginFailure
 from rota.scheduler.framework.status import Status
+from rota.scheduler.hints.explanation_report import Eviction, Victim
+from rota.scheduler.preemption import victims
+from rota.scheduler.preemption.victims import Budget
 
 
 class Obstacles:
@@ -46,3 +52,34 @@ class Obstacles:
             return part.status(self._evaluation.state, self._evaluation.pod, code)
         except Exception as error:  # noqa: BLE001 - plugins are other people's code
             return statuses.fault(error, plugin=part.forms.name)
+
+
+class Evictions:
+    """The possible evictions on the nodes that refused a pod."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self._evaluation = evaluation
+        self._limits: list[Budget] = victims.budgets(evaluation.cluster.catalog)
+        self._hopeless = np.asarray(evaluation.unresolvable())
+
+    def on(self, row: int) -> Eviction:
+        """Try one node."""
+        evaluation = self._evaluation
+        node = evaluation.cluster.nodes[row]
+        if evaluation.pod.shape.preemption_policy == "Never":
+            return Eviction(reason="the pod's preemptionPolicy is Never")
+        if node is None or self._hopeless[row]:
+            return Eviction(reason="evicting pods would not help")
+        found = victims.select_victims(
+            evaluation.framework, evaluation.state.clone(), evaluation.pod, node.copy(), limits=self._limits
+        )
+        if isinstance(found, Status):
+            if found == victims.NO_VICTIMS:
+                return Eviction(reason="no pod of lower priority there")
+            return Eviction(reason=f"not even then: {', '.join(found.reasons)}")
+        return Eviction(victims=tuple(map(victim, found.victims)), budgets_broken=found.violations)
+
+
+def victim(pod: PodInfo) -> Victim:
+    """Describe a pod that would be evicted."""
+    return Victim(namespace=pod.namespace, name=pod.name, priority=pod.priority)

@@ -1,0 +1,169 @@
+"""The components of a master that call its API server: the scheduler, the controllers, the registration of the master.
+
+Each component calls the API as its own user, with only the rights of that user. One master at a time runs the
+controllers; the scheduler runs in this process or in one of its own.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import rota
+from rota.api import users
+from rota.api.users import User
+from rota.apiserver.server.app import App
+from rota.apiserver.subresources.explain import LateBoundExplainer
+from rota.client import client_factory
+from rota.client.elections.elector import PROMPT, STEADY, UNHURRIED, Election, LeaderElector
+from rota.client.elections.leader_writes import LeaderWrites
+from rota.client.informers.shared_informers import SharedInformers
+from rota.client.masters import Registration
+from rota.client.verbs import Client
+from rota.controllers import controller_registry
+from rota.eager_dispatch import EagerDispatch
+from rota.kit import system, tasks
+from rota.kit.metrics import Metrics
+from rota.pki.authorities import Authority
+from rota.pki.certificates import IpAddress
+from rota.scheduler.batch_profile.settings import LiveBatchSettings
+from rota.scheduler.explanation.live_explainer import LiveExplainer
+from rota.scheduler.plugin_registry.configuration_source import LiveConfiguration, LiveFrameworks
+from rota.scheduler.rebalancing.policy_controller import RebalancingController
+from rota.scheduler.service import Scheduler
+from rota.scheduler_process import SchedulerProcess, Start
+from rota.spot_control.lazy_start import LazySpotController
+
+#: How long controllers wait for the scheduler to read the cluster before they start.
+_SCHEDULER_FIRST_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterComponents:
+    """Which components to start, and what they need."""
+
+    app: App
+    authority: Authority
+    identity: str
+    #: The URL of this master.
+    address: str
+    #: Advertised addresses that are not of this machine.
+    reserved: tuple[IpAddress, ...]
+    controllers: Mapping[str, controller_registry.Make]
+    configuration: LiveConfiguration
+    batch: LiveBatchSettings
+    #: Whether to run a scheduler; with the start message of a process, in that process, which connects over TLS.
+    scheduler: bool
+    scheduler_process: Callable[[], Start] | None
+    explainer: LateBoundExplainer
+    dispatcher: EagerDispatch
+    #: Whether no other master shares the store.
+    alone: bool
+    metrics: Metrics
+
+
+def deciding_controllers(configuration: LiveConfiguration, metrics: Metrics) -> Mapping[str, controller_registry.Make]:
+    """Controllers that use the scheduler's decisions; their metrics are served by this master."""
+    return {
+        "rebalancing": lambda client, around: RebalancingController(
+            client,
+            LiveFrameworks(configuration),
+            clock=around.clock,
+            rng=around.rng,
+            metrics=metrics.beside("rebalancer"),
+        ),
+        "spot": lambda client, around: LazySpotController(
+            client,
+            LiveFrameworks(configuration),
+            clock=around.clock,
+            rng=around.rng,
+            metrics=metrics.beside("spot"),
+        ),
+    }
+
+
+async def start(parts: contextlib.AsyncExitStack, master: MasterComponents) -> None:
+    """Start the components; they end with `parts`."""
+    clock, rng = system.SystemClock(), system.rng()
+
+    async def client(name: str) -> Client:
+        user = User(name=f"rota:{name}", groups=(users.AUTHENTICATED,))
+        return await parts.enter_async_context(
+            client_factory.to_application(master.app, clock=clock, rng=rng, user=user)
+        )
+
+    incumbent = LeaderWrites()
+    clients = {
+        name: (await client(f"controller:{name}")).with_settings(
+            term=incumbent.header, metrics=master.metrics.beside(name.replace("-", "_"))
+        )
+        for name in master.controllers
+    }
+
+    async def lead() -> None:
+        # Pods wait for the scheduler: in a large cluster it reads before the controllers do.
+        if scheduler is not None:
+            with contextlib.suppress(TimeoutError):
+                await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
+        await _run_controllers(master, clients, reader)
+
+    # Several masters on one store have the same controllers: one master at a time runs them.
+    election = Election(name="rota-controllers", identity=master.identity, pace=UNHURRIED if master.alone else STEADY)
+    reader = await client("controllers")
+    elector = LeaderElector(reader, election, clock=clock, rng=rng)
+    scheduler: Scheduler | SchedulerProcess | None = None
+    if master.scheduler and master.scheduler_process is not None:
+        process = SchedulerProcess(master.scheduler_process, identity=master.identity, clock=clock)
+        scheduler = master.explainer.explainer = process
+        master.metrics.include(process.metrics)
+    elif master.scheduler:
+        scheduler = Scheduler(
+            await client("scheduler"),
+            master.configuration.loaded,
+            clock=clock,
+            rng=rng,
+            identity=master.identity,
+            pace=UNHURRIED if master.alone else PROMPT,
+            dispatcher=master.dispatcher,
+            metrics=master.metrics.beside("scheduler", prefix="scheduler_"),
+            batch=master.batch,
+        )
+        scheduler.follow(master.configuration)
+        master.explainer.explainer = LiveExplainer(scheduler)
+    # Entered last, so that it ends before the clients of its controllers are closed.
+    supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, rng=rng))
+    registration = Registration(
+        await client("masters"),
+        identity=master.identity,
+        address=master.address,
+        version=rota.__version__,
+        clock=clock,
+        controllers=master.controllers,
+    )
+    supervisor.start("registration", registration.run)
+    if master.controllers:
+        supervisor.start("controllers", lambda: incumbent.run(elector, lead))
+    if scheduler is not None:
+        supervisor.start("scheduler", scheduler.run)
+        supervisor.start("batch configuration", master.batch.run)
+    supervisor.start("scheduler configuration", master.configuration.run)
+
+
+async def _run_controllers(master: MasterComponents, clients: Mapping[str, Client], reader: Client) -> None:
+    """Run controllers until cancelled; they share the informers of `reader`."""
+    clock, rng = system.SystemClock(), system.rng()
+    around = controller_registry.ControllerContext(
+        clock=clock, rng=rng, authority=master.authority, reserved=master.reserved
+    )
+    informers = SharedInformers(
+        reader, controller_registry.SHARED, clock=clock, rng=rng, metrics=master.metrics.beside("controllers")
+    )
+    made = {
+        name: make(clients[name].with_settings(informers=informers), around)
+        for name, make in master.controllers.items()
+    }
+    async with tasks.Supervisor("controllers", clock=clock, rng=rng) as supervisor:
+        supervisor.start("informers", informers.run)
+        for name, controller in made.items():
+            supervisor.start(name, controller.run)
+        await supervisor.wait()
