@@ -22,7 +22,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[live.Processes]
         "m3": ("--region", "us", "--zone", "us-1", "--label", "tier=silver"),
     }
     gates = ",".join(f"{name}=true" for name in GATES)
-    with live.running(tmp_path_factory.mktemp("shared"), members, "--feature-gates", gates) as processes:
+    with live.running(
+        tmp_path_factory.mktemp("shared"), members, "--feature-gates", gates, "--unschedulable-after", "3s"
+    ) as processes:
         yield processes
 
 

@@ -1,4 +1,8 @@
-"""The descheduler: takes replicas from a member that cannot schedule them, so that they are placed elsewhere."""
+"""The descheduler: moves replicas from a member that cannot schedule them to members that can.
+
+The binding is written once, with the new placement. If no other cluster has room, the replicas stay. A binding of
+another scheduler only loses the replicas, and that scheduler places them.
+"""
 
 from typing import Final
 
@@ -7,9 +11,14 @@ from rota.client.informers.cache import Key
 from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
 from rota.federation import kinds
+from rota.federation.clusters import Cluster
 from rota.federation.control.works_loop import BY_BINDING, binding_of, indexed_by_binding
 from rota.federation.failover import descheduler, exclusive
+from rota.federation.gates import Gates
 from rota.federation.member import connections, unschedulable
+from rota.federation.placement import triggers
+from rota.federation.placement.fleet import Fleet
+from rota.federation.placement.scheduler import Scheduler
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -17,16 +26,20 @@ from rota.kit.clock import Clock
 log = logs.get(__name__)
 
 _AGAIN_S: Final = 1.0
+#: How often a place elsewhere is looked for while there is none.
+_FULL_AGAIN_S: Final = 30.0
 
 
 class DeschedulerLoop:
     """Reconciles a binding when a member counts unschedulable replicas of it."""
 
-    def __init__(self, client: Client, *, clock: Clock, rng: Rng) -> None:
+    def __init__(self, client: Client, gates: Gates, *, clock: Clock, rng: Rng) -> None:
         self._client: Final = client
+        self._gates: Final = gates
         self._frame: Final = Reconciler[Key](
             client, "descheduler", self._process, clock=clock, rng=rng, workers=1, retries=connections.RETRIES
         )
+        self._clusters: Final = self._frame.follow(kinds.CLUSTERS, lambda key, old, new: None).cache
         self._bindings: Final = self._frame.follow(kinds.BINDINGS, lambda key, old, new: None).cache
         self._works: Final = self._frame.follow(
             kinds.WORKS, self._work_changed, indexers={BY_BINDING: indexed_by_binding}
@@ -53,7 +66,15 @@ class DeschedulerLoop:
         after = descheduler.reduced(binding, stuck)
         if after == before:
             return None
-        log.warning("unschedulable replicas are taken back", binding=meta.qualified_name(binding), replicas=stuck)
+        if triggers.admitted(binding):
+            scheduler = Scheduler(Fleet(map(Cluster, self._clusters.values())), self._gates)
+            others = list(self._bindings.values()) if self._gates.workload_affinity else ()
+            placed = descheduler.moved(binding, stuck, scheduler, others)
+            if placed is None:
+                log.info("no cluster has room for unschedulable replicas", binding=meta.qualified_name(binding))
+                return _FULL_AGAIN_S
+            after = placed
+        log.warning("unschedulable replicas are moved", binding=meta.qualified_name(binding), replicas=stuck)
         patch = {
             "metadata": {"resourceVersion": meta.metadata(binding).get("resourceVersion")},
             "spec": {"clusters": after},

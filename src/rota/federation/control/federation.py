@@ -197,7 +197,7 @@ class Federation:
             ),
             "failback": FailbackLoop(client, gates, clock=clock, rng=rng),
             "rebalancers": RebalancerLoop(client, clock=clock, rng=rng),
-            "descheduler": DeschedulerLoop(client, clock=clock, rng=rng),
+            "descheduler": DeschedulerLoop(client, gates, clock=clock, rng=rng),
             "members": PushMembers(
                 client, rules, clock=clock, rng=rng, unschedulable_after_s=settings.unschedulable_after_s
             ),

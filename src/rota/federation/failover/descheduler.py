@@ -1,12 +1,18 @@
-"""Replicas that a cluster cannot schedule are taken back, so that the scheduler places them elsewhere."""
+"""Replicas that a cluster cannot schedule are taken back and placed elsewhere.
 
-from collections.abc import Mapping
+The summary of a cluster counts resources, not which nodes a pod may use. After its replicas were taken back the cluster
+looks free again, and an ordinary scheduling would return them to it. So the new placement is made here, with the
+clusters that could not schedule replicas granting none.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
 from rota.api import meta
 from rota.federation import bindings
+from rota.federation.placement.scheduler import Scheduler
 from rota.federation.placement.triggers import APPLIED_PLACEMENT
 
 Object: TypeAlias = Mapping[str, Any]
@@ -46,6 +52,16 @@ def reduced(binding: Object, unschedulable: Mapping[str, int]) -> list[dict[str,
                 count = running
         found.append({**target, "replicas": count})
     return found
+
+
+def moved(
+    binding: Object, unschedulable: Mapping[str, int], scheduler: Scheduler, others: Sequence[Object] = ()
+) -> list[bindings.Target] | None:
+    """The targets with all replicas placed where they can run; None if no other cluster has room for them."""
+    spec = {**(binding.get("spec") or {}), "clusters": reduced(binding, unschedulable)}
+    none_more = {name: 0 for name, count in unschedulable.items() if count > 0}
+    outcome = scheduler.schedule({**binding, "spec": spec}, others=others, estimates=none_more)
+    return list(outcome.clusters) if outcome.scheduled else None
 
 
 def _ready(binding: Object) -> dict[str, int]:
