@@ -35,6 +35,7 @@ from rota.apiserver.server.assembly import ServerSettings
 from rota.apiserver.server.cluster_ca import ClusterCa
 from rota.apiserver.server.http_server import Served
 from rota.apiserver.subresources.explain import LateBoundExplainer
+from rota.apiserver.subresources.what_if import LateBoundWhatIf
 from rota.apiserver.subresources.workers import Workers
 from rota.client import kubeconfig
 from rota.client.endpoints import Endpoint
@@ -140,6 +141,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         (settings.metrics or Metrics("process", process=True)).beside("apiserver"),
         LateBoundExplainer(),
     )
+    what_if = LateBoundWhatIf() if settings.scheduler else None
     configuration = LiveConfiguration(settings.scheduler_config, clock=clock)
     batch = LiveBatchSettings(settings.scheduler_config.batch, clock=clock)
     controllers = controller_registry.chosen(
@@ -168,6 +170,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                     limits=settings.limits,
                     auditor=await _auditor(parts, settings, keys, metrics),
                     explainer=explainer,
+                    what_if=what_if,
                     unenforced=settings.unenforced,
                     taint_nodes="node-lifecycle" in controllers,
                     service_network=settings.service_network,
@@ -205,10 +208,12 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             reserved=await asyncio.to_thread(_not_of_this_machine, known_as),
             controllers=controllers,
             configuration=configuration,
+            configuration_source=settings.scheduler_config,
             batch=batch,
             scheduler=settings.scheduler,
             scheduler_process=_for_scheduler(url, shared.authority, settings) if settings.scheduler_apart else None,
             explainer=explainer,
+            what_if=what_if,
             dispatcher=push,
             alone=settings.alone,
             metrics=metrics,

@@ -14,6 +14,7 @@ from rota.api import users
 from rota.api.users import User
 from rota.apiserver.server.app import App
 from rota.apiserver.subresources.explain import LateBoundExplainer
+from rota.apiserver.subresources.what_if import LateBoundWhatIf
 from rota.client import client_factory
 from rota.client.elections.elector import PROMPT, STEADY, UNHURRIED, Election, LeaderElector
 from rota.client.elections.leader_writes import LeaderWrites
@@ -28,11 +29,12 @@ from rota.pki.authorities import Authority
 from rota.pki.certificates import IpAddress
 from rota.scheduler.batch_profile.settings import LiveBatchSettings
 from rota.scheduler.explanation.live_explainer import LiveExplainer
-from rota.scheduler.plugin_registry.configuration_source import LiveConfiguration, LiveFrameworks
+from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration, LiveFrameworks
 from rota.scheduler.rebalancing.policy_controller import RebalancingController
 from rota.scheduler.service import Scheduler
 from rota.scheduler_process import SchedulerProcess, Start
 from rota.spot_control.lazy_start import LazySpotController
+from rota.what_if_process import WhatIfProcess
 
 #: How long controllers wait for the scheduler to read the cluster before they start.
 _SCHEDULER_FIRST_S: Final = 30.0
@@ -51,11 +53,13 @@ class MasterComponents:
     reserved: tuple[IpAddress, ...]
     controllers: Mapping[str, controller_registry.Make]
     configuration: LiveConfiguration
+    configuration_source: ConfigurationSource
     batch: LiveBatchSettings
     #: Whether to run a scheduler; with the start message of a process, in that process, which connects over TLS.
     scheduler: bool
     scheduler_process: Callable[[], Start] | None
     explainer: LateBoundExplainer
+    what_if: LateBoundWhatIf | None
     dispatcher: EagerDispatch
     #: Whether no other master shares the store.
     alone: bool
@@ -130,6 +134,10 @@ async def start(parts: contextlib.AsyncExitStack, master: MasterComponents) -> N
         )
         scheduler.follow(master.configuration)
         master.explainer.explainer = LiveExplainer(scheduler)
+    if master.what_if is not None:
+        master.what_if.source = WhatIfProcess(
+            await client("what-if-reader"), master.configuration, master.configuration_source, clock=clock
+        )
     # Entered last, so that it ends before the clients of its controllers are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, rng=rng))
     registration = Registration(

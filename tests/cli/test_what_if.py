@@ -1,11 +1,14 @@
 """`rota what-if`: reads a live cluster or a file, changes nothing, and prints tables or JSON."""
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.cli.conftest import Rota
+from tests.cli.conftest import ROTA, Rota
 
 from rota.cli import main
 from rota.testing import manifests
@@ -112,3 +115,59 @@ def test_the_configuration_of_a_dump_is_the_one_in_force(
     assert main.main(["what-if", dump, "-f", str(tmp_path / "pods.json"), "--json"]) == 0
     told = json.loads(capfd.readouterr().out)
     assert [each["to"] for each in told["placed"]] == ["a", "a"]
+
+
+@pytest.mark.kubectl
+@pytest.mark.slow
+def test_kubectl_asks_a_running_cluster_by_an_object_that_is_not_stored(tmp_path: Path) -> None:
+    """The same answer as `rota what-if`, for users with the role, from a master that stays as it is."""
+    kubectl = shutil.which("kubectl")
+    assert kubectl is not None
+    question = {
+        "apiVersion": "rota.dev/v1alpha1",
+        "kind": "WhatIf",
+        "spec": {"drain": ["a"], "count": {"requests": {"cpu": "2"}}},
+    }
+    up = [ROTA, "up", "--workers", "0", "--http", "0", "--controllers", "*,-node-lifecycle", "--data", str(tmp_path)]
+    with subprocess.Popen(up, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            url = next(
+                line.split()[1] for line in iter(process.stdout.readline, "") if line.strip().startswith("http ")
+            )
+
+            def say(*command: str, given: Any = None) -> subprocess.CompletedProcess[str]:
+                return subprocess.run(
+                    [kubectl, "-s", url, "--cache-dir", str(tmp_path / "cache"), *command],
+                    input=json.dumps(given),
+                    check=False,
+                    capture_output=True,
+                    text=True,
+                    timeout=90,
+                )
+
+            nodes = [manifests.node(name, pool="small") for name in ("a", "b")]
+            container = {"name": "c", "image": "process", "resources": {"requests": {"cpu": "100"}}}
+            items = [*nodes, manifests.pod("waits", containers=[container])]
+            created = say("create", "-f", "-", given={"apiVersion": "v1", "kind": "List", "items": items})
+            assert created.returncode == 0, created.stderr
+            answered = say("create", "-f", "-", "-o", "json", given=question)
+            assert answered.returncode == 0, answered.stderr
+            status = json.loads(answered.stdout)["status"]
+            by_command = subprocess.run(
+                [ROTA, "what-if", "--server", url, "--drain", "a", "--shape", "cpu=2", "--json"],
+                check=True, capture_output=True, text=True, timeout=90,
+            )  # fmt: skip
+            told = json.loads(by_command.stdout)
+            assert status["count"]["number"] == told["count"]["number"] > 0
+            assert (status["nodes"], status["waits"][0]["pod"]) == (1, "default/waits")
+            assert status["waits"][0]["why"] == told["waits"][0]["why"]
+            assert "MethodNotAllowed" in say("get", "whatifs").stderr
+            asked_by_bob = ("create", "-f", "-", "--as", "bob")
+            assert "Forbidden" in say(*asked_by_bob, given=question).stderr
+            say("create", "clusterrolebinding", "asks", "--clusterrole", "rota:what-if", "--user", "bob")
+            assert say(*asked_by_bob, given=question).returncode == 0
+            refused = say("create", "-f", "-", given={**question, "spec": {"drain": ["c"]}})
+            assert 'there is no node "c" to drain' in refused.stderr
+        finally:
+            process.terminate()

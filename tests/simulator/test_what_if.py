@@ -139,7 +139,7 @@ def test_a_pool_that_grows_has_new_nodes_like_the_old_ones() -> None:
     cluster = cluster_of(nodes="gpu:2xcpu=4,zone=a")
     tainted = {"spec": {"taints": [{"key": "node.kubernetes.io/unreachable"}, {"key": "own"}], "unschedulable": True}}
     cluster.nodes[0].update(tainted)  # type: ignore[attr-defined]
-    copies = cluster_changes.copies_of_pool(cluster, "pool", "gpu", 3)
+    copies = cluster_changes.copies_of_pool(cluster, {"pool": "gpu"}, 3)
     assert [each["metadata"]["name"] for each in copies] == [
         "gpu-0-copy-1",
         "gpu-1-copy-1",
@@ -149,7 +149,7 @@ def test_a_pool_that_grows_has_new_nodes_like_the_old_ones() -> None:
     assert copies[0]["metadata"]["labels"]["kubernetes.io/hostname"] == "gpu-0-copy-1"
     assert copies[0]["spec"] == {"taints": [{"key": "own"}]}
     with pytest.raises(UserError, match="no node of made has the label pool=cpu"):
-        cluster_changes.copies_of_pool(cluster, "pool", "cpu", 2)
+        cluster_changes.copies_of_pool(cluster, {"pool": "cpu"}, 2)
 
 
 def test_another_configuration_places_pods_elsewhere() -> None:

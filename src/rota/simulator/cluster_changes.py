@@ -26,6 +26,8 @@ _REPLICAS: Final = {
     "Job": "parallelism",
 }
 _EVERYTHING: Final = Allowance(ignore_daemonsets=True, delete_emptydir_data=True, force=True)
+#: Pods that one question may ask about.
+MOST_PODS: Final = 100_000
 NO_CONTROLLER: Final = "has no controller that would start it elsewhere"
 _HOSTNAME: Final = "kubernetes.io/hostname"
 #: Taints that say how a node is now; a new node does not have them.
@@ -184,11 +186,12 @@ def _cordoned(node: Document) -> Document:
     return {**node, "spec": {**(node.get("spec") or {}), "unschedulable": True}}
 
 
-def copies_of_pool(trace: Trace, label: str, value: str, times: int) -> list[dict[str, Any]]:
-    """The nodes that are missing until a pool is so many times as large; the pool is the nodes with a label."""
-    pool = [node for node in trace.nodes if meta.labels(node).get(label) == value]
+def copies_of_pool(trace: Trace, labels: Mapping[str, str], times: int) -> list[dict[str, Any]]:
+    """The nodes that are missing until a pool is so many times as large; the pool is the nodes with these labels."""
+    pool = [node for node in trace.nodes if labels.items() <= meta.labels(node).items()]
     if not pool:
-        raise UserError(f"no node of {trace.name} has the label {label}={value}", "give a label that some nodes have")
+        told = ",".join(f"{name}={value}" for name, value in labels.items())
+        raise UserError(f"no node of {trace.name} has the label {told}", "give a label that some nodes have")
     return [_copy(node, f"{meta.name(node)}-copy-{number}") for number in range(1, times) for node in pool]
 
 
@@ -221,7 +224,7 @@ def renamed(nodes: Sequence[Document], taken: Iterable[str]) -> list[Document]:
     return found
 
 
-def pods_of(found: Iterable[tuple[str, Document]]) -> list[tuple[str, dict[str, Any]]]:
+def pods_of(found: Iterable[tuple[str, Document]], *, most: int = MOST_PODS) -> list[tuple[str, dict[str, Any]]]:
     """Pods, and the pods that workloads with a template would have, each with a path that names it."""
     pods: list[tuple[str, dict[str, Any]]] = []
     for path, document in found:
@@ -229,19 +232,21 @@ def pods_of(found: Iterable[tuple[str, Document]]) -> list[tuple[str, dict[str, 
         if kind == "Pod":
             pods.append((path, dict(document)))
         elif kind in _REPLICAS:
-            pods += _pods_of_workload(path, document, _REPLICAS[kind])
+            pods += _pods_of_workload(path, document, _REPLICAS[kind], most - len(pods))
         else:
             known = ", ".join(("Pod", *_REPLICAS))
             raise UserError(f"{path}: {kind or 'an object without a kind'} has no pods", f"give one of {known}")
     return pods
 
 
-def _pods_of_workload(path: str, document: Document, field: str) -> list[tuple[str, dict[str, Any]]]:
+def _pods_of_workload(path: str, document: Document, field: str, most: int) -> list[tuple[str, dict[str, Any]]]:
     spec = document.get("spec") or {}
     template, number = spec.get("template") or {}, spec.get(field)
     number = 1 if number is None else number
     if not isinstance(template, dict) or not isinstance(number, int) or number < 0:
         raise UserError(f"{path}.spec: template or {field} is not what it should be", "give a valid workload")
+    if number > most:
+        raise UserError(f"{path}.spec.{field}: these are too many pods", f"the limit of one question is {MOST_PODS:,}")
     name, namespace = meta.name(document), meta.namespace(document)
     whole = {
         "apiVersion": "v1",

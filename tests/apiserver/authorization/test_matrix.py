@@ -22,7 +22,7 @@ from rota.apiserver.authorization.nodes.relations import Relations
 from rota.apiserver.authorization.policy import objects
 from rota.apiserver.authorization.rbac import Policy
 from rota.apiserver.interfaces import Question
-from rota.apiserver.subresources import bindings
+from rota.apiserver.subresources import bindings, what_if
 from rota.apiserver.verbs import status_batches
 
 _RECORD = Path(__file__).with_name("matrix.txt")
@@ -59,6 +59,7 @@ def _things() -> tuple[tuple[_Thing, tuple[str, ...]], ...]:
     known = scheme.builtin()
     known.add(bindings.BATCHES)
     known.add(status_batches.BATCHES)
+    known.add(what_if.WHAT_IFS)
     found: dict[_Thing, tuple[str, ...]] = {}
     for resource in known:
         special = _SPECIAL.get((resource.group, resource.plural), ())
@@ -263,6 +264,7 @@ _DANGEROUS = {
     ("create", "pods/binding"): {"rota:scheduler", "system:kube-scheduler", "controller daemon-set-controller"},
     ("create", "bindingbatches.rota.dev"): {"rota:scheduler"},
     ("create", "podstatusbatches.rota.dev"): {"a node"},
+    ("create", "whatifs.rota.dev"): set[str](),
     ("get", "secrets"): {
         "edit here", "edit everywhere", "admin here", "admin everywhere", "system:kube-controller-manager",
         "rota:controller:garbage", "rota:controller:namespaces", "controller generic-garbage-collector",

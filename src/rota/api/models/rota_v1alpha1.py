@@ -4,7 +4,7 @@
 from typing import Any, Dict, List, Optional
 
 from rota.api.models import core_v1, meta_v1  # type: ignore[attr-defined]  # found through the package's __path__
-from rota.api.models._schema import DictMixin, field
+from rota.api.models._schema import DictMixin, Quantity, field
 
 __all__ = [
     "BindingBatch",
@@ -16,6 +16,7 @@ __all__ = [
     "PodStatusVerdict",
     "RebalancePolicy",
     "StepRun",
+    "WhatIf",
     "core_v1",
     "meta_v1",
 ]
@@ -639,3 +640,189 @@ class RebalancePolicy(DictMixin):
     metadata: "Optional[meta_v1.ObjectMeta]" = None
     spec: "Optional[RebalancePolicySpec]" = None
     status: "Optional[RebalancePolicyStatus]" = None
+
+
+class WhatIfCount(DictMixin):
+    r"""A pod of which as many as possible are placed after everything else. Give requests or pod.
+
+    **parameters**
+
+    * **most** ``Optional[int]`` - Where the count ends; 100000 if it is not given, which is the limit.
+    * **pod** ``Optional[Dict[str, Any]]`` - The manifest of the pod, or of a workload with a template for it.
+    * **requests** ``Optional[Dict[str, Quantity]]`` - The pod's requests, if it needs nothing else.
+    """
+
+    most: "Optional[int]" = None
+    pod: "Optional[Dict[str, Any]]" = None
+    requests: "Optional[Dict[str, Quantity]]" = None
+
+
+class WhatIfNodes(DictMixin):
+    r"""Nodes that would be added.
+
+    **parameters**
+
+    * **allocatable** ``Dict[str, Quantity]`` - What pods may take of each of them.
+    * **number** ``int`` - How many there are.
+    * **labels** ``Optional[Dict[str, str]]`` - Their labels.
+    * **name** ``Optional[str]`` - The first part of their names; node if it is not given.
+    """
+
+    allocatable: "Dict[str, Quantity]"
+    number: "int"
+    labels: "Optional[Dict[str, str]]" = None
+    name: "Optional[str]" = None
+
+
+class WhatIfPool(DictMixin):
+    r"""A pool of nodes that would be larger.
+
+    **parameters**
+
+    * **matchLabels** ``Dict[str, str]`` - The nodes of the pool have all of these labels.
+    * **times** ``int`` - How many times as large it would be.
+    """
+
+    matchLabels: "Dict[str, str]"
+    times: "int"
+
+
+class WhatIfSpec(DictMixin):
+    r"""What would be different. All of it applies together.
+
+    **parameters**
+
+    * **addNodes** ``Optional[List[WhatIfNodes]]`` - Nodes that would be added.
+    * **configuration** ``Optional[Dict[str, Any]]`` - A KubeSchedulerConfiguration that would be in force.
+    * **count** ``Optional[WhatIfCount]`` - How many more pods of one shape would fit then.
+    * **drain** ``Optional[List[str]]`` - Names of nodes that would be drained.
+    * **pods** ``Optional[List[Dict[str, Any]]]`` - Manifests of new pods, or of workloads with a template for pods.
+    * **reschedule** ``Optional[bool]`` - Whether all pods would be placed again.
+    * **scalePools** ``Optional[List[WhatIfPool]]`` - Pools of nodes that would be larger.
+    """
+
+    addNodes: "Optional[List[WhatIfNodes]]" = None
+    configuration: "Optional[Dict[str, Any]]" = None
+    count: "Optional[WhatIfCount]" = None
+    drain: "Optional[List[str]]" = None
+    pods: "Optional[List[Dict[str, Any]]]" = None
+    reschedule: "Optional[bool]" = None
+    scalePools: "Optional[List[WhatIfPool]]" = None
+
+
+class WhatIfPod(DictMixin):
+    r"""What becomes of a pod.
+
+    **parameters**
+
+    * **cause** ``str`` - Why it needs a node: new, pending, drained, rescheduled or preempted.
+    * **pod** ``str`` - Its namespace and name.
+    * **from_** ``Optional[str]`` - Its node now.
+    * **preemptor** ``Optional[str]`` - The pod that preempts it.
+    * **to** ``Optional[str]`` - The node that it gets.
+    * **unchanged** ``Optional[bool]`` - Whether this holds without the changes, too.
+    * **why** ``Optional[str]`` - Why it gets no node.
+    """
+
+    cause: "str"
+    pod: "str"
+    from_: "Optional[str]" = field(metadata={"json": "from"}, default=None)
+    preemptor: "Optional[str]" = None
+    to: "Optional[str]" = None
+    unchanged: "Optional[bool]" = None
+    why: "Optional[str]" = None
+
+
+class WhatIfResident(DictMixin):
+    r"""A pod of a drained node that stays there, or is lost.
+
+    **parameters**
+
+    * **node** ``str`` - Its node.
+    * **pod** ``str`` - Its namespace and name.
+    * **why** ``str`` - The reason.
+    """
+
+    node: "str"
+    pod: "str"
+    why: "str"
+
+
+class WhatIfNumber(DictMixin):
+    r"""How many more pods fit, without preemption.
+
+    **parameters**
+
+    * **number** ``int`` - How many find a node.
+    * **atLeast** ``Optional[bool]`` - Whether there may be room for more, since the count ended at its limit.
+    * **why** ``Optional[str]`` - Why the next one would wait.
+    """
+
+    number: "int"
+    atLeast: "Optional[bool]" = None
+    why: "Optional[str]" = None
+
+
+class WhatIfShare(DictMixin):
+    r"""The part of a resource that pods request, as thousandths of what the nodes have.
+
+    **parameters**
+
+    * **after** ``int`` - With the changes.
+    * **before** ``int`` - As the cluster is.
+    * **resource** ``str`` - The resource: cpu, memory or gpu.
+    """
+
+    after: "int"
+    before: "int"
+    resource: "str"
+
+
+class WhatIfStatus(DictMixin):
+    r"""The answer. Pods that stay where they are do not appear.
+
+    **parameters**
+
+    * **allocated** ``Optional[List[WhatIfShare]]`` - How full the cluster would be, without the counted pods.
+    * **count** ``Optional[WhatIfNumber]`` - How many more pods fit.
+    * **fits** ``Optional[bool]`` - Whether every new pod finds a node; absent if there are none.
+    * **lost** ``Optional[List[WhatIfResident]]`` - Pods of drained nodes that no controller creates again.
+    * **moves** ``Optional[List[WhatIfPod]]`` - Pods that get another node.
+    * **nodes** ``Optional[int]`` - How many nodes there would be.
+    * **notes** ``Optional[List[str]]`` - What to know about the answer.
+    * **placed** ``Optional[List[WhatIfPod]]`` - Pods without a node that get one.
+    * **preempted** ``Optional[List[WhatIfPod]]`` - Pods that are evicted for more important ones.
+    * **stays** ``Optional[List[WhatIfResident]]`` - Pods that stay on a drained node.
+    * **waits** ``Optional[List[WhatIfPod]]`` - Pods that find no node.
+    """
+
+    allocated: "Optional[List[WhatIfShare]]" = None
+    count: "Optional[WhatIfNumber]" = None
+    fits: "Optional[bool]" = None
+    lost: "Optional[List[WhatIfResident]]" = None
+    moves: "Optional[List[WhatIfPod]]" = None
+    nodes: "Optional[int]" = None
+    notes: "Optional[List[str]]" = None
+    placed: "Optional[List[WhatIfPod]]" = None
+    preempted: "Optional[List[WhatIfPod]]" = None
+    stays: "Optional[List[WhatIfResident]]" = None
+    waits: "Optional[List[WhatIfPod]]" = None
+
+
+class WhatIf(DictMixin):
+    r"""A question about the cluster: what would happen if something were different. It is answered and not stored.
+
+    **parameters**
+
+    * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
+    * **kind** ``Optional[str]`` - The kind of this object: WhatIf.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Not used: questions are not stored.
+    * **spec** ``Optional[WhatIfSpec]`` - The question.
+    * **status** ``Optional[WhatIfStatus]`` - The answer; set by the server.
+    """
+
+    apiVersion: "Optional[str]" = None
+    kind: "Optional[str]" = None
+    metadata: "Optional[meta_v1.ObjectMeta]" = None
+    spec: "Optional[WhatIfSpec]" = None
+    status: "Optional[WhatIfStatus]" = None

@@ -47,12 +47,13 @@ from rota.apiserver.server.health import Health
 from rota.apiserver.server.info_pages import InfoPages
 from rota.apiserver.server.request_metrics import RequestMetrics
 from rota.apiserver.strategies import lookup
-from rota.apiserver.subresources import bindings, explain, table
+from rota.apiserver.subresources import bindings, explain, table, what_if
 from rota.apiserver.subresources import usage as usages
 from rota.apiserver.subresources.explain import LateBoundExplainer
 from rota.apiserver.subresources.logs import LogSource
 from rota.apiserver.subresources.streaming import WorkerStreams
 from rota.apiserver.subresources.usage import UsageSource
+from rota.apiserver.subresources.what_if import LateBoundWhatIf, WhatIfs
 from rota.apiserver.verbs import status_batches
 from rota.kit import tasks
 from rota.kit.clock import Clock
@@ -83,6 +84,8 @@ class ServerSettings:
     auditor: Auditor | None = None
     #: A scheduler that explains pods is set in it later.
     explainer: LateBoundExplainer | None = None
+    #: What answers WhatIf objects is set in it later; without it there is no such kind.
+    what_if: LateBoundWhatIf | None = None
     #: These reach the workers; without `usage` there is no group `metrics.k8s.io`.
     logs: LogSource | None = None
     worker_streams: WorkerStreams | None = None
@@ -108,6 +111,9 @@ async def server(
     known = scheme.builtin() if explainer is None else explain.with_explain(scheme.builtin())
     known.add(bindings.BATCHES)
     known.add(status_batches.BATCHES)
+    asked = {} if settings.what_if is None else {(what_if.WHAT_IFS.group_resource, ""): WhatIfs(settings.what_if)}
+    if asked:
+        known.add(what_if.WHAT_IFS)
     measured = {} if settings.usage is None else usages.handlers(settings.usage, clock)
     if measured:
         known.add(usages.NODE_METRICS)
@@ -125,6 +131,7 @@ async def server(
     actions = {
         **entrance.handlers,
         **table.handlers(overcommit_guard, settings.logs, explainer, settings.worker_streams),
+        **asked,
         **measured,
         **settings.connecting,
     }

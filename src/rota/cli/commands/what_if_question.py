@@ -99,7 +99,7 @@ def _nodes(cluster: Trace, lines: Sequence[str], pools: Sequence[str]) -> Sequen
         matched = _POOL.fullmatch(text)
         if matched is None:
             raise UserError(f'"{text}" does not say which pool grows', "write LABEL=VALUE:TIMES, such as pool=gpu:2")
-        found += cluster_changes.copies_of_pool(cluster, matched["label"], matched["value"], int(matched["times"]))
+        found += cluster_changes.copies_of_pool(cluster, {matched["label"]: matched["value"]}, int(matched["times"]))
     return cluster_changes.renamed(found, map(meta.name, cluster.nodes))
 
 

@@ -60,7 +60,7 @@ def load_settings(
     registry = Registry(builtin[name] for name in builtin)
     specs: dict[str, PluginSpec] = specs_of(builtin)
     faults: list[Fault] = []
-    for path, profile_name, name in _names(settings):
+    for path, profile_name, name in plugin_names(settings):
         if name in specs:
             continue
         try:
@@ -95,7 +95,7 @@ def plugins_in_file(path: Path) -> list[PluginClass]:
     return found
 
 
-def _names(settings: KubeSchedulerConfiguration) -> Iterator[tuple[str, str, str]]:
+def plugin_names(settings: KubeSchedulerConfiguration) -> Iterator[tuple[str, str, str]]:
     """The places that name plugins: (path, schedulerName, name)."""
     for path, profile in documents.indexed("profiles", settings.profiles):
         owner = profile.scheduler_name or ""

@@ -5,6 +5,7 @@ environments of containers are left out, since they may hold secrets and no deci
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -38,23 +39,47 @@ class Dump:
         self.nodes = self.pods = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The objects of a cluster by kind, as the server sent them: nodes first, pods last."""
+
+    objects: list[tuple[str, list[bytes]]]
+    #: Kinds that could not be read.
+    left_out: list[str]
+
+
 async def take(client: Client, frameworks: Iterable[Framework] = ()) -> Dump:
     """List the cluster once; without nodes and pods there is no dump."""
-    dump = Dump()
-    for node in await _listed(client, _NODES):
-        dump.lines.append(trace_lines.NodeSet(node=_public(node)))
-        dump.nodes += 1
+    return of_lists(await lists(client, frameworks))
+
+
+async def lists(client: Client, frameworks: Iterable[Framework] = ()) -> Lists:
+    """What a dump is made of, read once and not decoded."""
+    found = Lists([("Node", await _listed(client, _NODES))], [])
     watched = (*watched_kinds.BUILTIN.values(), *watched_kinds.declared(frameworks).values())
     for kind, target in (*((each.kind, each.target) for each in watched), ("PriorityClass", _PRIORITY_CLASSES)):
         try:
-            found = await _listed(client, target)
+            found.objects.append((kind, await _listed(client, target)))
         except (errors.NotFound, errors.Forbidden):
-            dump.left_out.append(kind)
-            continue
-        dump.lines.extend(trace_lines.ObjectSet(kind=kind, document=_public(each)) for each in found)
-    for pod in await _listed(client, PODS, _LIVING):
-        dump.lines.append(pod_line(pod))
-        dump.pods += 1
+            found.left_out.append(kind)
+    found.objects.append(("Pod", await _listed(client, PODS, _LIVING)))
+    return found
+
+
+def of_lists(found: Lists) -> Dump:
+    """The dump of a cluster's objects."""
+    dump = Dump()
+    dump.left_out.extend(found.left_out)
+    for kind, raw in found.objects:
+        documents = map(msgspec.json.decode, raw)
+        if kind == "Node":
+            dump.lines.extend(trace_lines.NodeSet(node=_public(each)) for each in documents)
+            dump.nodes += len(raw)
+        elif kind == "Pod":
+            dump.lines.extend(map(pod_line, documents))
+            dump.pods += len(raw)
+        else:
+            dump.lines.extend(trace_lines.ObjectSet(kind=kind, document=_public(each)) for each in documents)
     return dump
 
 
@@ -108,13 +133,13 @@ def pod_document(line: trace_lines.PodLine, like: Mapping[str, Any]) -> dict[str
     return {"apiVersion": "v1", "kind": "Pod", **like, "metadata": metadata, "spec": spec}
 
 
-async def _listed(client: Client, target: Target, selection: Selection | None = None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+async def _listed(client: Client, target: Target, selection: Selection | None = None) -> list[bytes]:
+    found: list[bytes] = []
     async for page in client.pages(target, selection=selection or Selection(), limit=_PAGE):
         if page is None:
             found.clear()
             continue
-        found += [msgspec.json.decode(raw) for raw in page.items]
+        found += page.items
     return found
 
 

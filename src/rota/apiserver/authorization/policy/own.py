@@ -3,7 +3,8 @@
 The scheduler is the user `rota:scheduler`, a controller is `rota:controller:` and its name, and `rota:controllers` is
 the candidate of the leader election for all of them; leases are in kube-system (`namespaced`). Workers are nodes, which
 the node authorizer decides about. A new machine with a join token may request a worker's certificate, and a worker its
-next one. `rota:explain` is for people and has no subjects: an explanation shows all nodes and pods of other users.
+next one. `rota:explain` and `rota:what-if` are for people and have no subjects: their answers show all nodes and pods
+of other users, which the server reads as `rota:what-if-reader`.
 `rota:metrics-reader` is part of `view`: users who may see pods may see their usage.
 """
 
@@ -32,6 +33,14 @@ rota:scheduler: User/rota:scheduler
     update  core  pods/finalizers
 rota:explain
     get  core  pods/explain
+rota:what-if
+    create  rota.dev  whatifs
+rota:what-if-reader: User/rota:what-if-reader
+    list  core  namespaces,nodes,persistentvolumeclaims,persistentvolumes,pods,replicationcontrollers,services
+    list  apps  replicasets,statefulsets
+    list  policy  poddisruptionbudgets
+    list  scheduling.k8s.io  priorityclasses
+    list  storage.k8s.io  csidrivers,csinodes,csistoragecapacities,storageclasses,volumeattachments
 rota:metrics-reader
     get,list  metrics.k8s.io  nodes,pods
 rota:pipelines-view
