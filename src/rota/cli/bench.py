@@ -26,6 +26,7 @@ BENCHES = (
     "pipeline",
     "extender",
     "simulate",
+    "forecast",
     "federation",
     "kubernetes",
 )
@@ -41,6 +42,7 @@ BENCHES = (
             "another store; its objects stay, its history grows",
         ),
         ("rota bench kubernetes", "compare with stock Kubernetes, built by scripts/build-kubernetes"),
+        ("rota bench forecast --data traces", "peak predictors on recorded usage of a folder"),
         ("rota bench all --json", "all benchmarks, one JSON object per line"),
     ],
 )
@@ -49,18 +51,27 @@ BENCHES = (
     "--store", "store_url", metavar="URL", default="", help="Measure on this store instead of a temporary SQLite file."
 )
 @click.option("--quick", is_flag=True, help="Take under 30 seconds; less exact.")
+@click.option(
+    "--data",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=None,
+    help="The folder with recorded usage, for `forecast`.",
+)
 @output.json_option
-def command(*, what: str, store_url: str, quick: bool, as_json: bool) -> None:
+def command(*, what: str, store_url: str, quick: bool, data: Path | None, as_json: bool) -> None:
     """Measure WHAT and print each figure with its ratio to a reference of the same run.
 
     A ratio above 1 is better than the reference, for times as well as for rates.
     """
+    if data is not None and what not in ("forecast", "all"):
+        raise errors.UserError(f"--data belongs to `rota bench forecast`; leave it out for {what}")
     from rota.bench import report  # noqa: PLC0415 - not needed to refuse an option
 
     for name in BENCHES if what == "all" else [what]:
         try:
             with output.progress(f"measuring {name}"):
-                results = _measure(name, store_url, quick)
+                results = _measure(name, store_url, quick, data)
         except errors.UserError as missing:
             if what != "all":
                 raise
@@ -69,13 +80,14 @@ def command(*, what: str, store_url: str, quick: bool, as_json: bool) -> None:
         _show(report.Report(bench=name, machine=report.this_machine(), results=results), as_json)
 
 
-def _measure(name: str, store_url: str, quick: bool) -> list["report.Result"]:
+def _measure(name: str, store_url: str, quick: bool, data: Path | None) -> list["report.Result"]:
     # NumPy and the drivers load with the benchmark, not with `rota --help`.
     module: Any = importlib.import_module(f"rota.bench.{name}")
     # On the disk of the data folder: the disk determines how long a durable write takes.
     with tempfile.TemporaryDirectory(dir=options.made_folder(options.data_folder()), prefix=".bench-") as place:
         url = store_url or options.sqlite_url(Path(place) / "store.db")
-        results: list[report.Result] = module.measure(store_url=url, quick=quick)
+        extra = {"data": data} if name == "forecast" else {}
+        results: list[report.Result] = module.measure(store_url=url, quick=quick, **extra)
     return results
 
 
