@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -77,8 +77,9 @@ def test_a_new_replica_starts_with_the_history_of_its_workload() -> None:
 USE = st.one_of(st.floats(0, 10, width=32), st.just(float("nan")))
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
-    arrays.arrays(np.float64, st.tuples(st.just(3), st.integers(1, 40)), elements=USE),
+    arrays.arrays(np.float64, st.tuples(st.just(3), st.integers(1, 24)), elements=USE),
     st.floats(0, 8),
     st.floats(0, 8),
 )

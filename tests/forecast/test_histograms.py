@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -56,6 +56,7 @@ def test_a_series_without_samples_has_no_percentile() -> None:
     assert np.isnan(found.percentile(0.9)).all()
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(arrays.arrays(np.float64, st.integers(1, 40), elements=st.floats(0.0, 1.4)))
 def test_a_percentile_is_within_one_bucket_of_the_exact_one(values: np.ndarray) -> None:
     found = DecayingHistograms(1, SHARES, half_life_s=DAY_S)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -16,6 +16,7 @@ from rota.forecast.windows import SampleWindows
 USE = st.one_of(st.floats(0, 64, width=32), st.just(float("nan")))
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(arrays.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 30)), elements=USE))
 def test_a_window_has_the_moments_of_its_last_samples(values: np.ndarray) -> None:
     windows = SampleWindows(len(values), 7)
@@ -51,6 +52,7 @@ def test_peaks_by_hand() -> None:
     assert found.tolist() == [9.5, 10.5]
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.floats(0, 100), st.floats(0, 100), st.floats(0, 100))
 def test_a_bounded_peak_is_at_least_the_use_and_at_most_the_limit(peak: float, used: float, limit: float) -> None:
     found = float(bounded(peak, used, limit))
