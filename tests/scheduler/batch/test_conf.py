@@ -30,7 +30,9 @@ def test_the_default_is_the_one_that_volcano_ships() -> None:
         ('actions: "allocate, dance"', "actions[1]"),
         ("actions: []", "actions"),
         ("- actions", ""),
-        ("actions: allocate\nmetrics: {type: prometheus}", "metrics"),
+        ("actions: allocate\nmetrics: {type: prometheus}", "metrics.type"),
+        ("actions: allocate\nmetrics: {interval: never}", "metrics.interval"),
+        ("actions: allocate\nmetrics: {address: x}", "metrics.address"),
         ("actions: allocate\nspeed: 3", "speed"),
         ("actions: allocate\ntiers: {}", "tiers"),
         ("actions: allocate\ntiers: [{plugins: [{name: gang}], weight: 2}]", "tiers[0].weight"),
@@ -65,10 +67,58 @@ def test_what_is_not_known_is_refused_by_its_path(text: str, path: str) -> None:
     assert fault.startswith(f"{path}: " if path else "expected an object")
 
 
-@pytest.mark.parametrize("name", sorted(conf.NOT_KEPT))
-def test_plugins_that_are_not_kept_are_refused_with_a_reason(name: str) -> None:
-    (fault,) = faults(f"actions: allocate\ntiers: [{{plugins: [{{name: {name}}}]}}]")
-    assert fault == f"tiers[0].plugins[0].name: {conf.NOT_KEPT[name]}"
+@pytest.mark.parametrize(
+    ("plugin", "fault"),
+    [
+        (
+            "{name: usage, arguments: {thresholds: {gpu: 3}}}",
+            'arguments.thresholds: expected percentages of cpu and mem, found "gpu"',
+        ),
+        (
+            "{name: usage, arguments: {thresholds: {cpu: 101}}}",
+            "arguments.thresholds: expected percentages above 0 and up to 100",
+        ),
+        (
+            "{name: rescheduling, arguments: {metricsPeriod: 5m}}",
+            "arguments.metricsPeriod: is no argument here; known are",
+        ),
+        (
+            "{name: rescheduling, arguments: {strategies: [{name: dance}]}}",
+            'arguments.strategies: [0].name: there is no strategy "dance"; known is lowNodeUtilization',
+        ),
+        (
+            "{name: rescheduling, arguments: {strategies: [{name: lowNodeUtilization, "
+            "params: {thresholds: {cpu: 90}}}]}}",
+            "arguments.strategies: [0].params.thresholds.cpu: must not be above the target",
+        ),
+        ("{name: extender}", "arguments.extender.urlPrefix: is required"),
+        (
+            "{name: extender, arguments: {extender.urlPrefix: here}}",
+            "arguments.extender.urlPrefix: expected an address",
+        ),
+        (
+            "{name: deviceshare, arguments: {deviceshare.VGPUEnable: true}}",
+            "arguments.deviceshare.VGPUEnable: vGPUs are not supported; ask for rota.dev/gpu-milli",
+        ),
+        (
+            "{name: deviceshare, arguments: {deviceshare.SchedulePolicy: any}}",
+            "arguments.deviceshare.SchedulePolicy: expected",
+        ),
+        ("{name: numa-aware, arguments: {weight: much}}", "arguments.weight: expected a whole number"),
+    ],
+)
+def test_arguments_that_cannot_be_honoured_are_refused_with_a_remedy(plugin: str, fault: str) -> None:
+    (found,) = faults(f"actions: allocate\ntiers: [{{plugins: [{plugin}]}}]")
+    assert found.startswith(f"tiers[0].plugins[0].{fault}")
+
+
+def test_numaaware_is_another_name_of_numa_aware() -> None:
+    read = conf.parse("actions: allocate\ntiers: [{plugins: [{name: numaaware}]}]", KNOWN)
+    assert read.uses("numa-aware")
+
+
+def test_measured_usage_is_read_as_often_as_the_file_says() -> None:
+    assert conf.parse("actions: allocate\nmetrics: {type: metrics_server, interval: 10s}", KNOWN).metrics_s == 10.0
 
 
 def test_all_errors_are_reported_at_once() -> None:

@@ -23,6 +23,7 @@ from rota.kit.errors import UserError
 from rota.kit.system import SystemClock
 from rota.scheduler.batch import scenarios as batch_scenarios
 from rota.scheduler.batch.outcomes import Outcome
+from rota.scheduler.batch_profile import hook_requests
 from rota.scheduler.config import resolution
 from rota.scheduler.config.faults import ConfigurationError
 from rota.scheduler.config.resolution import Configuration
@@ -101,7 +102,7 @@ def _session(dumps: tuple[Path, ...], batch_config: Path) -> Outcome:
     try:
         conf = cluster_files.read(batch_config).decode(errors="replace")
         scenario = batch_scenarios.from_dump(scenarios.flattened(objects), conf=conf, now=now)
-        return batch_scenarios.decide(scenario)
+        return batch_scenarios.decide(scenario, ask=hook_requests.ask)
     except MalformedObjectError as error:
         raise UserError(str(error)) from error
     except ConfigurationError as error:
@@ -130,7 +131,7 @@ def _scenarios(files: tuple[Path, ...], configured: Loaded) -> Iterator[tuple[st
             name = scenario.get("id")
             if batch_scenarios.is_batch(scenario):
                 place = "conf"
-                yield name, batch_scenarios.decide(scenario)
+                yield name, batch_scenarios.decide(scenario, ask=hook_requests.ask)
                 continue
             situation = scenarios.read_scenario(scenario, PodInterner())
             profile = configured.configuration.first

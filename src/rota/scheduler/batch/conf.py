@@ -46,15 +46,11 @@ SWITCHES: Final = {
 }
 #: Switches of Volcano that switch nothing: none of its plugins offers what they are about.
 WITHOUT_EFFECT: Final = frozenset({"enableBestNode", "enableTargetJob", "enableReservedNodes", "enabledClusterOrder"})
-#: Plugins of Volcano that are not supported, with a remedy.
-NOT_KEPT: Final = {
-    "numaaware": "NUMA topology is not kept; remove it",
-    "numa-aware": "NUMA topology is not kept; remove it",
-    "usage": "real usage is not measured; remove it",
-    "deviceshare": "shared devices are not kept; remove it",
-    "rescheduling": "rescheduling is not kept; remove it",
-    "extender": "HTTP hooks are not kept; remove it",
-}
+#: Other names that Volcano's documents use for plugins.
+ALIASES: Final = {"numaaware": "numa-aware"}
+#: The source of measured usage, as `metrics.type` names it.
+METRICS_SERVER: Final = "metrics_server"
+METRICS_S: Final = 30.0
 DEFAULT: Final = """
 actions: "enqueue, allocate, backfill"
 tiers:
@@ -96,6 +92,12 @@ class BatchConfiguration:
     tiers: tuple[tuple[PluginOption, ...], ...]
     #: By action.
     arguments: Mapping[str, Mapping[str, Any]]
+    #: Seconds between two readings of measured usage.
+    metrics_s: float = METRICS_S
+
+    def uses(self, *names: str) -> bool:
+        """Whether one of these plugins is configured."""
+        return any(option.plugin.name in names for tier in self.tiers for option in tier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +131,31 @@ class _Reader:
         if not isinstance(document, dict):
             self._fault("", "expected an object with actions and tiers")
             return BatchConfiguration((), (), {})
-        for name in document.keys() - {"actions", "tiers", "configurations"}:
-            if name == "metrics":
-                self._fault("metrics", "real usage is not measured; remove it")
-            else:
-                self._fault(str(name), "is not a field; known are actions, configurations, tiers")
+        for name in document.keys() - {"actions", "tiers", "configurations", "metrics"}:
+            self._fault(str(name), "is not a field; known are actions, configurations, metrics, tiers")
         return BatchConfiguration(
-            self._actions(document.get("actions")), self._tiers(document.get("tiers")), self._configurations(document)
+            self._actions(document.get("actions")),
+            self._tiers(document.get("tiers")),
+            self._configurations(document),
+            self._metrics(document.get("metrics")),
         )
+
+    def _metrics(self, metrics: Any) -> float:
+        """Read how often measured usage is read; the source is always metrics.k8s.io."""
+        if metrics is None:
+            return METRICS_S
+        if not isinstance(metrics, dict):
+            self._fault("metrics", "expected an object")
+            return METRICS_S
+        for name in metrics.keys() - {"type", "interval"}:
+            self._fault(f"metrics.{name}", f"is not a field; known are interval, type ({METRICS_SERVER})")
+        if metrics.get("type", METRICS_SERVER) != METRICS_SERVER:
+            self._fault("metrics.type", f"usage is read from metrics.k8s.io; use {METRICS_SERVER}")
+        try:
+            return arguments.seconds(metrics.get("interval", f"{METRICS_S:g}s"))
+        except ValueError as error:
+            self._fault("metrics.interval", str(error))
+            return METRICS_S
 
     def _fault(self, path: str, message: str) -> None:
         self.faults.append(Fault(path, message))
@@ -168,10 +187,10 @@ class _Reader:
 
     def _plugin(self, document: Mapping[str, Any], path: str, seen: set[str]) -> PluginOption | None:
         name = document.get("name")
-        plugin = self._known.plugins.get(name) if isinstance(name, str) else None
+        plugin = self._known.plugins.get(ALIASES.get(name, name)) if isinstance(name, str) else None
         if plugin is None:
             known = ", ".join(sorted(self._known.plugins))
-            self._fault(f"{path}.name", NOT_KEPT.get(str(name)) or f'there is no plugin "{name}"; known are {known}')
+            self._fault(f"{path}.name", f'there is no plugin "{name}"; known are {known}')
             return None
         if plugin.name in seen:
             self._fault(f"{path}.name", f'"{name}" is configured twice; remove one of the two')
@@ -188,6 +207,9 @@ class _Reader:
                 self._fault(f"{path}.{field}", "expected true or false")
             else:
                 switches[field] = value
+        for argument in plugin.required:
+            if argument not in (document.get("arguments") or ()):
+                self._fault(f"{path}.arguments.{argument}", "is required")
         return PluginOption(plugin, switches, self._arguments(document, plugin.arguments, path))
 
     def _configurations(self, document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -19,13 +19,15 @@ from rota.columns.cluster import Cluster, Savepoint
 from rota.columns.members import GroupMember
 from rota.columns.pods import PodInfo
 from rota.columns.snapshots import Deltas, Snapshot
-from rota.scheduler.batch import amounts, snapshots
+from rota.scheduler.batch import amounts, numa_topologies, snapshots
 from rota.scheduler.batch.amounts import CPU, MEMORY, PODS, Amounts
 from rota.scheduler.batch.hypernodes import HyperNodes
 from rota.scheduler.batch.jobs import Job
+from rota.scheduler.batch.node_usage import NodeUsage
 from rota.scheduler.batch.nodes import NodeRow, NodeTable
+from rota.scheduler.batch.numa_topologies import NumaTopology
 from rota.scheduler.batch.queues import Queue
-from rota.scheduler.batch.sessions import Session, State
+from rota.scheduler.batch.sessions import Ask, Session, State
 from rota.scheduler.batch.statuses import PodGroupPhase, TaskStatus
 from rota.scheduler.batch.tasks import Task
 
@@ -74,6 +76,11 @@ class Mirror:
         #: Names of nodes whose row must be counted again.
         self._touched: Final[set[str]] = set()
         self._savepoint: Savepoint | None = None
+        #: Measured usage, by node; and how to ask programs outside.
+        self.usage: Mapping[str, NodeUsage] = {}
+        self.ask: Ask | None = None
+        self._numa: Final[dict[str, NumaTopology]] = {}
+        self._done_at: Final[dict[str, float]] = {}
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
@@ -121,12 +128,18 @@ class Mirror:
         self.queues.pop(name, None)
 
     def put_other(self, kind: str, document: Document) -> None:
-        """Add or update a PriorityClass, a HyperNode or a ResourceQuota."""
+        """Add or update a PriorityClass, a HyperNode, a ResourceQuota or a Numatopology."""
+        if kind == "Numatopology":
+            self._numa[_key(document)] = numa_topologies.of_document(document)
+            return
         self._of_kind(kind)[_key(document)] = document
         self._changed(kind)
 
     def remove_other(self, kind: str, key: str) -> None:
-        """Remove a PriorityClass, a HyperNode or a ResourceQuota."""
+        """Remove a PriorityClass, a HyperNode, a ResourceQuota or a Numatopology."""
+        if kind == "Numatopology":
+            self._numa.pop(key, None)
+            return
         self._of_kind(kind).pop(key, None)
         self._changed(kind)
 
@@ -288,6 +301,10 @@ class Mirror:
             hypernodes=self._tree,
             quotas=snapshots.quotas_by_namespace(self._quotas.values()),
             budgets=tuple(self.cluster.catalog.list("PodDisruptionBudget")),
+            usage=self.usage,
+            numa=self._numa,
+            done_at=self._done_at,
+            ask=self.ask,
             now=now,
         )
 
@@ -321,7 +338,7 @@ class Mirror:
         if job.fit_errors or job.message:
             job.forget_errors()
         for task in job.of(TaskStatus.PENDING).values():
-            task.last, task.evicted_others, task.topology_node = None, False, ""
+            task.last, task.evicted_others, task.topology_node, task.devices = None, False, "", ()
         for subjob in job.subjobs.values():
             subjob.topology_node = ""
         job.topology_node = ""

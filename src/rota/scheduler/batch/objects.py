@@ -16,6 +16,7 @@ from rota.columns.objects import (
     ObjectMeta,
     View,
 )
+from rota.scheduler.batch import numa_topologies
 from rota.scheduler.batch.times import seconds
 
 # ruff: noqa: N815 - attribute names are the wire's
@@ -201,6 +202,41 @@ class DisruptionBudget(View, frozen=True):
     status: BudgetStatus | None = None
 
 
+class NodeMetrics(View, frozen=True):
+    """The measured usage of a node."""
+
+    metadata: ObjectMeta
+    timestamp: str | None = None
+    usage: Quantities | None = None
+
+
+class CpuDetail(View, frozen=True):
+    """Where a CPU is."""
+
+    numa: Int32 | None = None
+
+
+class NumaResource(View, frozen=True):
+    """What is left of a resource of NUMA nodes."""
+
+    allocatable: str | None = None
+
+
+class NumaSpec(View, frozen=True):
+    """Policies and CPUs."""
+
+    policies: dict[str, str] | None = None
+    numares: dict[str, NumaResource] | None = None
+    cpuDetail: dict[str, CpuDetail] | None = None
+
+
+class Numatopology(View, frozen=True):
+    """The NUMA topology of the node of the same name."""
+
+    metadata: ObjectMeta
+    spec: NumaSpec | None = None
+
+
 class NodeCondition(View, frozen=True):
     """A condition of a node."""
 
@@ -252,6 +288,8 @@ KINDS: Final[Mapping[str, type[View]]] = {
     "hyperNodes": HyperNode,
     "resourceQuotas": ResourceQuota,
     "pdbs": DisruptionBudget,
+    "nodeMetrics": NodeMetrics,
+    "numatopologies": Numatopology,
 }
 #: Fields that hold quantities, by section.
 _QUANTITIES: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
@@ -259,8 +297,14 @@ _QUANTITIES: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "podGroups": (("spec", "minResources"),),
     "queues": (("spec", "capability"), ("spec", "deserved"), ("spec", "guarantee", "resource")),
     "resourceQuotas": (("status", "hard"), ("status", "used")),
+    "nodeMetrics": (("usage",),),
 }
-_TIMES: Final = (("metadata", "creationTimestamp"), ("metadata", "deletionTimestamp"), ("status", "startTime"))
+_TIMES: Final = (
+    ("metadata", "creationTimestamp"),
+    ("metadata", "deletionTimestamp"),
+    ("status", "startTime"),
+    ("timestamp",),
+)
 
 
 def check(section: str, document: Mapping[str, Any], path: str) -> None:
@@ -278,6 +322,8 @@ def check(section: str, document: Mapping[str, Any], path: str) -> None:
             pattern = _at(member, ("selector", "regexMatch", "pattern"))
             _readable(re2_matcher.compile_pattern, pattern or "", f"{place}.regexMatch.pattern")
             _readable(selectors.from_object, _at(member, ("selector", "labelMatch")) or {}, f"{place}.labelMatch")
+    if section == "numatopologies":
+        _readable(lambda _: numa_topologies.of_document(document), None, f"{path}.spec")
     if section == "pdbs":
         _readable(selectors.from_object, _at(document, ("spec", "selector")) or {}, f"{path}.spec.selector")
     if section == "podGroups":

@@ -69,6 +69,8 @@ class BatchPlugin:
     name: ClassVar[str]
     #: The arguments that the plugin takes, by name; a name that ends in "." stands for all that begin so.
     arguments: ClassVar[Mapping[str, Argument]] = {}
+    #: Arguments that must be given.
+    required: ClassVar[tuple[str, ...]] = ()
     #: Whether `node_order` of a node depends on the shape of the pod and on that node alone, so that it can be kept.
     rates_alone: ClassVar[bool] = False
     #: Whether `predicate` offers `refused_alone` and `crowded`, see `shape_search.Filters`.

@@ -17,21 +17,26 @@ from rota.scheduler.batch.plugins.binpack import Binpack
 from rota.scheduler.batch.plugins.capacity import Capacity
 from rota.scheduler.batch.plugins.cdp import CooldownProtection
 from rota.scheduler.batch.plugins.conformance import Conformance
+from rota.scheduler.batch.plugins.deviceshare import DeviceShare
 from rota.scheduler.batch.plugins.drf import DominantResourceFairness
+from rota.scheduler.batch.plugins.extender import Extender
 from rota.scheduler.batch.plugins.gang import Gang
 from rota.scheduler.batch.plugins.network_topology_aware import NetworkTopologyAware
 from rota.scheduler.batch.plugins.nodegroup import NodeGroup
 from rota.scheduler.batch.plugins.nodeorder import NodeOrder
+from rota.scheduler.batch.plugins.numa_aware import NumaAware
 from rota.scheduler.batch.plugins.overcommit import Overcommit
 from rota.scheduler.batch.plugins.pdb import DisruptionBudgets
 from rota.scheduler.batch.plugins.predicates import Predicates
 from rota.scheduler.batch.plugins.priority import Priority
 from rota.scheduler.batch.plugins.proportion import Proportion
+from rota.scheduler.batch.plugins.rescheduling import Rescheduling
 from rota.scheduler.batch.plugins.resource_strategy_fit import ResourceStrategyFit
 from rota.scheduler.batch.plugins.resourcequota import ResourceQuota
 from rota.scheduler.batch.plugins.sla import Sla
 from rota.scheduler.batch.plugins.task_topology import TaskTopology
 from rota.scheduler.batch.plugins.tdm import TimeDivision
+from rota.scheduler.batch.plugins.usage import Usage
 from rota.scheduler.batch.sessions import Commit, Session, State
 
 
@@ -52,21 +57,26 @@ PLUGINS: Final[dict[str, type[BatchPlugin]]] = {
         Capacity,
         Conformance,
         CooldownProtection,
+        DeviceShare,
         DisruptionBudgets,
         DominantResourceFairness,
+        Extender,
         Gang,
         NetworkTopologyAware,
         NodeGroup,
         NodeOrder,
+        NumaAware,
         Overcommit,
         Predicates,
         Priority,
         Proportion,
+        Rescheduling,
         ResourceQuota,
         ResourceStrategyFit,
         Sla,
         TaskTopology,
         TimeDivision,
+        Usage,
     )
 }
 KNOWN: Final = Known({name: action.arguments for name, action in ACTIONS.items()}, PLUGINS)

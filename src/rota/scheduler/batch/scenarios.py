@@ -7,6 +7,7 @@ from rota.columns.objects import MalformedObjectError
 from rota.columns.pod_interner import PodInterner
 from rota.scheduler.batch import conf, objects, outcomes, registry, snapshots
 from rota.scheduler.batch.outcomes import Outcome
+from rota.scheduler.batch.sessions import Ask
 from rota.scheduler.batch.times import seconds
 
 #: By group and kind, the section of a scenario.
@@ -19,6 +20,8 @@ _KINDS: Final = {
     ("scheduling.volcano.sh", "PodGroup"): "podGroups",
     ("scheduling.volcano.sh", "Queue"): "queues",
     ("topology.volcano.sh", "HyperNode"): "hyperNodes",
+    ("nodeinfo.volcano.sh", "Numatopology"): "numatopologies",
+    ("metrics.k8s.io", "NodeMetrics"): "nodeMetrics",
 }
 
 
@@ -40,8 +43,8 @@ def from_dump(objects: Iterable[tuple[str, Mapping[str, Any]]], *, conf: str, no
     return {"conf": conf, "now": now, **sections}
 
 
-def decide(document: Mapping[str, Any], *, quick: bool = False) -> Outcome:
-    """Run one session on a scenario; see `Session` for `quick`."""
+def decide(document: Mapping[str, Any], *, quick: bool = False, ask: Ask | None = None) -> Outcome:
+    """Run one session on a scenario; see `Session` for `quick` and `State` for `ask`."""
     text = document.get("conf", conf.DEFAULT)
     if not isinstance(text, str):
         raise MalformedObjectError("conf", "expected a text")
@@ -56,9 +59,12 @@ def decide(document: Mapping[str, Any], *, quick: bool = False) -> Outcome:
         hypernodes=lists["hyperNodes"],
         quotas=lists["resourceQuotas"],
         budgets=lists["pdbs"],
+        metrics=lists["nodeMetrics"],
+        topologies=lists["numatopologies"],
         now=now,
         interner=PodInterner(),
     )
+    state.ask = ask
     return outcomes.of(registry.run(state, conf.parse(text, registry.KNOWN), quick=quick))
 
 

@@ -19,7 +19,9 @@ from rota.scheduler.batch.fit_errors import FitErrors
 from rota.scheduler.batch.heaps import PriorityQueue
 from rota.scheduler.batch.hypernodes import HyperNode, HyperNodes
 from rota.scheduler.batch.jobs import Job, SubJob
+from rota.scheduler.batch.node_usage import NodeUsage
 from rota.scheduler.batch.nodes import NodeTable
+from rota.scheduler.batch.numa_topologies import NumaTopology
 from rota.scheduler.batch.placements import Placements
 from rota.scheduler.batch.plugin import BatchPlugin, Eviction, Purpose, Trial, Victims, Vote
 from rota.scheduler.batch.queues import Queue
@@ -65,6 +67,9 @@ _SWITCH_OF: Final[Mapping[str, str | None]] = {
     "on_deallocate": None,
 }
 
+#: Sends a request to a program outside: address, body, and time limit in seconds; raises OSError.
+Ask = Callable[[str, bytes, float], bytes]
+
 
 @dataclass(slots=True, kw_only=True)
 class State:
@@ -80,6 +85,14 @@ class State:
     quotas: Mapping[str, Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]] = field(default_factory=dict)
     #: PodDisruptionBudgets.
     budgets: Sequence[Mapping[str, Any]] = ()
+    #: The measured usage of nodes, by name; empty without metrics.
+    usage: Mapping[str, NodeUsage] = field(default_factory=dict)
+    #: The NUMA topology of nodes, by name.
+    numa: Mapping[str, NumaTopology] = field(default_factory=dict)
+    #: When work that plugins do at intervals was last done, by its name; outlives the session.
+    done_at: dict[str, float] = field(default_factory=dict)
+    #: None if nothing outside may be asked.
+    ask: Ask | None = None
     #: Seconds since the epoch.
     now: float = 0.0
 
@@ -163,6 +176,14 @@ class Session:
             for option in tier
             if self.plugins[option.plugin.name].offers("trial")
         ]
+
+    def is_due(self, work: str, interval: float) -> bool:
+        """Whether work that is done at intervals is due; if so, it counts as done now."""
+        done_at = self.state.done_at
+        if work in done_at and self.now - done_at[work] < interval:
+            return False
+        done_at[work] = self.now
+        return True
 
     def _shape_search(self) -> ShapeSearch | None:
         """Give the search by shapes if all plugins of this configuration allow it."""
@@ -530,6 +551,7 @@ class Session:
             tell(task)
         task.node = ""
         task.topology_node = ""
+        task.devices = ()
 
     def release(self, task: Task, *, room: bool = True) -> None:
         """Count a pod as terminating; without room, its resources are not reused in this session."""

@@ -6,6 +6,7 @@ from typing import Any
 from rota.columns import members
 from rota.columns.cluster import Cluster
 from rota.columns.pod_interner import PodInterner, read_node
+from rota.scheduler.batch import node_usage, numa_topologies
 from rota.scheduler.batch import nodes as node_tables
 from rota.scheduler.batch.hypernodes import HyperNodes
 from rota.scheduler.batch.jobs import Job
@@ -27,6 +28,8 @@ def build(
     hypernodes: Objects = (),
     quotas: Objects = (),
     budgets: Objects = (),
+    metrics: Objects = (),
+    topologies: Objects = (),
     now: float = 0.0,
     interner: PodInterner | None = None,
 ) -> State:
@@ -41,7 +44,7 @@ def build(
     known_queues = {queue["metadata"]["name"]: Queue(queue) for queue in queues}
     jobs = {job.key: job for job in _jobs(groups, priority_classes, tree) if job.queue in known_queues}
     for position, pod in enumerate(pods):
-        info = words.pod(pod, path=f"pods[{position}]")
+        info = words.pod(pod, path=f"pods[{position}]", keep=True)
         member = members.of_document(pod)
         key = f"{info.namespace}/{member.group}" if member.group else ""
         task = Task(member, info, key)
@@ -59,6 +62,8 @@ def build(
         hypernodes=tree,
         quotas=quotas_by_namespace(quotas),
         budgets=budgets,
+        usage=node_usage.of_documents(metrics),
+        numa={str(each["metadata"]["name"]): numa_topologies.of_document(each) for each in topologies},
         now=now,
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rota.api.gpu_devices import Devices
 from rota.columns.members import GroupMember
 from rota.columns.pods import PodInfo
 from rota.scheduler.batch import amounts
@@ -39,6 +40,7 @@ class Task:
         "annotations",
         "best_effort",
         "created",
+        "devices",
         "evicted_others",
         "gated",
         "gates",
@@ -93,6 +95,8 @@ class Task:
         #: Whether the pod's reservation depends on evictions.
         self.evicted_others = False
         self.last: Attempt | None = None
+        #: The GPU devices that the pod gets on its node; empty if the API server or the worker chooses.
+        self.devices: Devices = ()
 
     def __repr__(self) -> str:
         return f"<Task {self.key} {self.status} {self.node}>"

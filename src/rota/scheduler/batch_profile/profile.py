@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from rota.api import errors
 from rota.client.events.recorder import EventRecorder
@@ -26,16 +26,18 @@ from rota.kit.metrics import Metrics
 from rota.scheduler.batch import binding_plans, passes
 from rota.scheduler.batch.group_statuses import Change
 from rota.scheduler.batch.mirror import Mirror
-from rota.scheduler.batch.passes import GroupStatus, PassResult, PodNote
+from rota.scheduler.batch.passes import GroupStatus, PassResult
 from rota.scheduler.batch.sessions import Commit
 from rota.scheduler.batch.statuses import ALLOCATED, PREEMPTABLE, TaskStatus
-from rota.scheduler.batch_profile import queue_statuses
+from rota.scheduler.batch_profile import announcements, hook_requests, queue_statuses
+from rota.scheduler.batch_profile.announcements import Announcements
 from rota.scheduler.batch_profile.batch_metrics import BatchMetrics
 from rota.scheduler.batch_profile.gang_binder import Gang, GangBinder
 from rota.scheduler.batch_profile.inbox import Inbox, is_ready
 from rota.scheduler.batch_profile.kinds import POD_GROUPS, QUEUES
 from rota.scheduler.batch_profile.settings import BatchSettings
 from rota.scheduler.batch_profile.status_writer import Refusal, StatusWrite, StatusWriter
+from rota.scheduler.batch_profile.usage_reader import UsageReader
 from rota.scheduler.batch_profile.victim_evictions import VictimEvictions
 from rota.scheduler.binding.bind_requests import BindRequestQueue
 from rota.scheduler.binding.dispatch_mode import Dispatcher
@@ -43,13 +45,14 @@ from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.extenders.extender_interface import ClusterReader
 from rota.scheduler.ingest.decoder import EndedMember, NodeRecord, Unreadable
 from rota.scheduler.status import fit_errors, object_references
-from rota.scheduler.status.fit_errors import PodStatusPatch
 from rota.scheduler.status.pod_status import PodStatusWriter
 
 log = logs.get(__name__)
 
 #: Plugins whose answers change with time alone: with one of them, passes also run at intervals.
-TIMED: Final = frozenset({"sla", "tdm", "cdp", "usage", "rescheduling"})
+TIMED: Final = ("sla", "tdm", "cdp", "usage", "rescheduling", "extender")
+#: Of those, the ones that choose victims for shuffle, also while no group waits.
+EVICTING: Final = ("tdm", "rescheduling")
 _TIMED_S: Final = 5.0
 #: Without any event, waiting groups are tried again after this time.
 _LONGEST_S: Final = 300.0
@@ -59,12 +62,9 @@ _LONGEST_REST_S: Final = 1.0
 _AFTER_FAILURE_S: Final = 0.5
 #: After so many refusals of its status in a row, an event about a group says so.
 _TOLD_AFTER: Final = 3
-#: How often the same reason is written on a pod with other words.
-_NOTE_AGAIN_S: Final = 60.0
 #: How often such changes of one group's status are written.
 _INTERVALS_S: Final = {Change.STATE: 0.0, Change.COUNT: 1.0, Change.WORDS: 30.0}
-#: So many entries of objects that are gone are kept at most, beside one for each object that exists.
-_SPARE: Final = 1024
+_OTHER_KINDS: Final = ("PriorityClass", "HyperNode", "ResourceQuota", "Numatopology")
 #: The assumed size, in bytes, of the work that one group causes: small passes run without a thread.
 _GROUP_BYTES: Final = 256
 
@@ -100,11 +100,9 @@ class BatchProfile:
             using.client, using.recorder, clock=using.clock, failed=self._not_evicted
         )
         self._writer: Final = StatusWriter(using.client, clock=using.clock, failed=self._not_written)
+        self._usage: Final = UsageReader(using.client, clock=using.clock)
         self._mirror: Mirror | None = None
-        #: By pod, the last note, and when it was written.
-        self._noted: Final[dict[str, tuple[str, str, float]]] = {}
-        #: By group, its uid and the condition that the last event was about.
-        self._announced: Final[dict[str, tuple[str, str]]] = {}
+        self._said: Final = Announcements(using.recorder, using.notes, clock=using.clock)
         #: Groups with a plan that a pass has tried to complete.
         self._tried: Final[set[str]] = set()
         self._removing: Final[dict[str, asyncio.Task[None]]] = {}
@@ -155,6 +153,7 @@ class BatchProfile:
         self.inbox.take()
         self.inbox.planned.clear()
         mirror = Mirror(self._using.cache.cluster)
+        mirror.ask = hook_requests.ask
         self.inbox.open = True
         known = {kind: list(informer.cache.items()) for kind, informer in informers.items()}
         for key, group in known.get("PodGroup", ()):
@@ -171,9 +170,9 @@ class BatchProfile:
         put: dict[str, Callable[[Any], None]] = {
             "Queue": mirror.put_queue,
             "PodGroup": mirror.put_group,
-            **{kind: partial(mirror.put_other, kind) for kind in ("PriorityClass", "HyperNode", "ResourceQuota")},
+            **{kind: partial(mirror.put_other, kind) for kind in _OTHER_KINDS},
         }
-        for kind in ("PriorityClass", "HyperNode", "ResourceQuota", "Queue", "PodGroup"):
+        for kind in (*_OTHER_KINDS, "Queue", "PodGroup"):
             for _, document in known.get(kind, ()):
                 if not isinstance(document, Unreadable):
                     put[kind](document)
@@ -200,6 +199,9 @@ class BatchProfile:
             await using.clock.sleep(self._not_before - now)
         self._awake.clear()
         changes, touched, decisive = self.inbox.take()
+        configuration = self._settings.configuration
+        if self._usage.due(configuration):
+            await self._usage.read()
         deltas = mirror.take()
         decisive |= self._due()
         if not changes and not decisive:
@@ -207,6 +209,8 @@ class BatchProfile:
             return
         began, loop = using.clock.monotonic(), asyncio.get_running_loop()
         size = _GROUP_BYTES * (len(changes) + (len(mirror.jobs) if decisive else len(touched)))
+        if configuration.uses("extender"):
+            size += offload.ALWAYS  # the pass waits for answers of another program
         threaded = size > offload.INLINE_BYTES
         transition = f"{next(self._passes)}"
 
@@ -215,13 +219,14 @@ class BatchProfile:
 
         def think() -> PassResult | list[GroupStatus]:
             mirror.apply(deltas)
+            mirror.usage = self._usage.usage
             for change in changes:
                 change(mirror)
             if not decisive:
                 return passes.progress(mirror, touched, now=using.clock.now(), transition=transition)
             return passes.run(
                 mirror,
-                self._settings.configuration,
+                configuration,
                 now=using.clock.now(),
                 transition=transition,
                 on_commit=later if threaded else partial(self._committed, mirror),
@@ -241,7 +246,7 @@ class BatchProfile:
         """Wait for a change or for the next time at which something is due."""
         clock = self._using.clock
         due = self._writer.flush()
-        if self.last is not None and self.last.waiting:
+        if self._waits:
             interval = _TIMED_S if self._timed or self._catalog_moves else _LONGEST_S
             due = min(self._last_pass + interval, due or float("inf"))
         # Also without anything to do: the mirror's changes of the cluster are applied before they are too many.
@@ -253,7 +258,14 @@ class BatchProfile:
 
     @property
     def _timed(self) -> bool:
-        return any(option.plugin.name in TIMED for tier in self._settings.configuration.tiers for option in tier)
+        return self._settings.configuration.uses(*TIMED)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a pass may be due without a change: groups wait, or pods may have to leave."""
+        configuration = self._settings.configuration
+        leaving = "shuffle" in configuration.actions and configuration.uses(*EVICTING)
+        return self.last is not None and (leaving or bool(self.last.waiting))
 
     @property
     def _catalog_moves(self) -> bool:
@@ -262,7 +274,7 @@ class BatchProfile:
 
     def _due(self) -> bool:
         """Whether a pass is due without a change that asks for one."""
-        if self.last is None or not self.last.waiting:
+        if not self._waits:
             return False
         waited = self._using.clock.monotonic() - self._last_pass
         return waited >= _LONGEST_S or (waited >= _TIMED_S and (self._timed or self._catalog_moves))
@@ -281,7 +293,10 @@ class BatchProfile:
         job = commit.job
         if job is None:
             return
-        placed = [(task.info, node) for task, node in commit.bindings]
+        placed = [
+            (task.info.with_devices(task.devices) if task.devices else task.info, node)
+            for task, node in commit.bindings
+        ]
         meta = job.group["metadata"]
         gang = Gang(
             job.namespace,
@@ -349,7 +364,7 @@ class BatchProfile:
     def _bound(self, pod: PodInfo, node: str) -> None:
         using = self._using
         using.cache.finish_binding(pod.uid)
-        self._noted.pop(pod.uid, None)
+        self._said.bound(pod.uid)
         message = f"Successfully assigned {pod.key} to {node}"
         using.recorder.event(object_references.of_pod(pod), "Normal", "Scheduled", message, action="Binding")
         if using.dispatcher is not None and (manifest := pod.manifest) is not None:
@@ -433,9 +448,8 @@ class BatchProfile:
                 status = {"allocated": queue_statuses.replaced(queue.object, allocated)}
                 self._writer.write(StatusWrite(QUEUES, name, status, interval_s=_INTERVALS_S[Change.COUNT]))
         for note in result.notes:
-            self._note(note)
-        _forget_gone(self._noted, mirror.pods)
-        _forget_gone(self._announced, mirror.jobs)
+            self._said.pod(note)
+        self._said.forget_gone(mirror.pods, mirror.jobs)
 
     def _write_groups(self, statuses: Collection[GroupStatus]) -> None:
         for one in statuses:
@@ -445,28 +459,7 @@ class BatchProfile:
                 StatusWrite(POD_GROUPS, meta["name"], one.status, namespace, uid, _INTERVALS_S[one.change])
             )
             if one.change is Change.STATE:
-                self._announce(f"{namespace}/{meta['name']}", one)
-
-    def _announce(self, key: str, one: GroupStatus) -> None:
-        """Write an event about a group that became schedulable or unschedulable."""
-        for condition in one.status.get("conditions") or ():
-            told_about = (one.group["metadata"].get("uid") or "", condition["type"])
-            if condition["status"] != "True" or self._announced.get(key) == told_about:
-                continue
-            self._announced[key] = told_about
-            kind: Literal["Warning", "Normal"] = "Warning" if condition["type"] == "Unschedulable" else "Normal"
-            told = fit_errors.shortened(condition.get("message") or condition["reason"])
-            self._using.recorder.event(_reference(one.group), kind, condition["type"], told, action="Scheduling")
-
-    def _note(self, note: PodNote) -> None:
-        now = self._using.clock.monotonic()
-        pod = note.pod
-        reason, nominated, at = self._noted.get(pod.uid, ("", "", -_NOTE_AGAIN_S))
-        if (reason, nominated) == (note.reason, note.nominated) and now - at < _NOTE_AGAIN_S:
-            return
-        self._noted[pod.uid] = note.reason, note.nominated, now
-        patch = PodStatusPatch(condition=(note.reason, note.message), nominated=note.nominated or None)
-        self._using.notes.write(pod, patch)
+                self._said.group(f"{namespace}/{meta['name']}", one)
 
     def _not_written(self, refusal: Refusal) -> None:
         one = refusal.write
@@ -475,19 +468,8 @@ class BatchProfile:
         key = f"{one.namespace}/{one.name}"
         self.inbox.add(lambda mirror: mirror.forget_phase(key), group=key, decisive=True)
         if refusal.times == _TOLD_AFTER:
-            about = _reference({"metadata": {"namespace": one.namespace, "name": one.name, "uid": one.uid}})
+            about = announcements.reference(
+                {"metadata": {"namespace": one.namespace, "name": one.name, "uid": one.uid}}
+            )
             told = fit_errors.shortened(f"The status cannot be written: {refusal.error}")
             self._using.recorder.event(about, "Warning", "StatusNotWritten", told, action="Scheduling")
-
-
-def _forget_gone(table: dict[str, Any], present: Collection[str]) -> None:
-    """Remove entries of objects that are gone, once they are more than the others."""
-    if len(table) > 2 * len(present) + _SPARE:
-        for gone in table.keys() - set(present):
-            del table[gone]
-
-
-def _reference(group: Any) -> dict[str, Any]:
-    meta = group["metadata"]
-    metadata = {name: meta[name] for name in ("namespace", "name", "uid") if name in meta}
-    return {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata}

@@ -26,6 +26,8 @@ rota:scheduler: User/rota:scheduler
     read  scheduling.volcano.sh  podgroups,queues
     patch  scheduling.volcano.sh  podgroups,podgroups/status,queues/status
     read  topology.volcano.sh  hypernodes
+    read  nodeinfo.volcano.sh  numatopologies
+    list  metrics.k8s.io  nodes
     read  storage.k8s.io  csidrivers,csinodes,csistoragecapacities,storageclasses,volumeattachments
     read  resource.k8s.io  deviceclasses,devicetaintrules,resourceclaims,resourceslices
     create,delete,patch,update  resource.k8s.io  resourceclaims

@@ -27,5 +27,10 @@ class Conformance(BatchPlugin):
         return _ordinary(candidates)
 
 
+def protected(task: Task) -> bool:
+    """Whether the cluster itself depends on a pod."""
+    return task.namespace == SYSTEM or task.member.priority_class in CRITICAL
+
+
 def _ordinary(candidates: list[Task]) -> list[Task]:
-    return [task for task in candidates if task.namespace != SYSTEM and task.member.priority_class not in CRITICAL]
+    return [task for task in candidates if not protected(task)]

@@ -57,6 +57,7 @@ class TimeDivision(BatchPlugin):
 
     def __init__(self, session: Session, arguments: Mapping[str, Any], *, hierarchy: bool) -> None:
         self._session = session
+        self._period: Final[float] = arguments["tdm.evict.period"]
         now = datetime.fromtimestamp(session.now, UTC)
         #: By zone, the hours and whether they are now.
         self._zones: Final = {
@@ -109,7 +110,9 @@ class TimeDivision(BatchPlugin):
         return self._limited(by_job)
 
     def victim_tasks(self, running: list[Task]) -> list[Task]:
-        """Send pods away from nodes whose hours are over."""
+        """Send pods away from nodes whose hours are over, once per period."""
+        if not self._session.is_due(self.name, self._period):
+            return []
         nodes = self._session.nodes
         victims: list[Task] = []
         for zone in self._zones:
