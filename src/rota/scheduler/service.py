@@ -31,6 +31,7 @@ from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.kit.rate_limit import TokenBucket
 from rota.kit.tasks import OnCrash, Supervisor
+from rota.scheduler.batch import group_statuses
 from rota.scheduler.batch import objects as batch_objects
 from rota.scheduler.batch_profile import kinds as batch_kinds
 from rota.scheduler.batch_profile.profile import BatchProfile, Surroundings
@@ -206,6 +207,14 @@ class Scheduler:
         """The plugins for pods of this scheduler name, if there are any."""
         cycle = self.core.cycles.get(scheduler_name)
         return None if cycle is None else cycle.framework
+
+    def waiting_reason(self, scheduler_name: str, group: str) -> str | None:
+        """See `ExplainableScheduler.waiting_reason`; a standby reads the condition of the PodGroup."""
+        if self.batch is None or scheduler_name not in self.batch.settings.scheduler_names:
+            return None
+        namespace, _, name = group.partition("/")
+        known = self._informers["PodGroup"].cache.get(name, namespace) if "PodGroup" in self._informers else None
+        return self.batch.why(group) or group_statuses.unschedulable(known if isinstance(known, dict) else None)
 
     async def wait_synced(self) -> None:
         """Wait for `synced`."""

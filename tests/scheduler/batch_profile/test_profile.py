@@ -127,7 +127,8 @@ async def test_a_group_that_its_queue_does_not_let_in_says_what_is_missing() -> 
         await cluster.phase("train", "Pending")
         await cluster.clock.advance(60)
         said = condition(await cluster.group("train"), "Unschedulable")
-        assert said["message"].endswith("waits in queue small for 1 more cpu: 0 of 2 in use")
+        hint = "could start if the limit of queue small were 3 cpu"
+        assert said["message"].endswith(f"waits in queue small for 1 more cpu: 0 of 2 in use; {hint}")
 
 
 async def test_a_pass_that_outlives_its_leader_binds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,14 @@ def updated(
     return new, change
 
 
+def unschedulable(group: Mapping[str, Any] | None) -> str:
+    """Give why a group waits, as its status says; "" if it does not."""
+    for each in ((group or {}).get("status") or {}).get("conditions") or ():
+        if each.get("type") == UNSCHEDULABLE_CONDITION and each.get("status") == "True":
+            return str(each.get("message") or each.get("reason") or "")
+    return ""
+
+
 def _conditions(
     old: list[Mapping[str, Any]] | tuple[()], condition: Condition | None, *, now: float, transition: str
 ) -> tuple[list[Mapping[str, Any]], Change]:

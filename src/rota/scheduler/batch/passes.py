@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rota.columns.pods import PodInfo
-from rota.scheduler.batch import group_statuses, outcomes, registry, wait_reasons
+from rota.scheduler.batch import group_statuses, outcomes, registry
 from rota.scheduler.batch.amounts import Amounts
 from rota.scheduler.batch.conf import BatchConfiguration
 from rota.scheduler.batch.group_statuses import Change
@@ -17,6 +17,7 @@ from rota.scheduler.batch.jobs import Job
 from rota.scheduler.batch.mirror import Mirror
 from rota.scheduler.batch.sessions import Commit, Session
 from rota.scheduler.batch.statuses import PodGroupPhase, TaskStatus
+from rota.scheduler.batch.wait_reasons import WaitReasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +74,17 @@ def run(
         evicted=len(outcome.evicts),
     )
     by_key = {}
+    reasons = WaitReasons(session)
     for job in session.jobs.values():
-        phase, condition = outcome.phases[job.key], _explained(session, job, outcome.conditions.get(job.key))
+        phase, reason = outcome.phases[job.key], reasons.of(job)
+        condition = _explained(reason, outcome.conditions.get(job.key))
         result.groups += _status(job, phase, condition, now=now, transition=transition)
         job.phase = PodGroupPhase(phase)
         mirror.decided_phase(job.key, phase)
         for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED):
             by_key.update({task.key: task.info for task in job.of(status).values()})
         if condition is not None and condition.type == outcomes.UNSCHEDULABLE_CONDITION:
-            result.waiting[job.key] = condition.message
+            result.waiting[job.key] = reason or condition.message
     result.notes = [PodNote(by_key[key], *said) for key, said in outcome.pods.items()]
     mirror.settle(session)
     return result
@@ -101,10 +104,9 @@ def progress(mirror: Mirror, keys: Iterable[str], *, now: float, transition: str
     return found
 
 
-def _explained(session: Session, job: Job, condition: outcomes.Condition | None) -> outcomes.Condition | None:
-    """Add why the queue does not let a group in; also to a group without pods, which Volcano says nothing about."""
-    reason = wait_reasons.of(session, job)
-    if not reason:
+def _explained(reason: str, condition: outcomes.Condition | None) -> outcomes.Condition | None:
+    """Add why a group waits; also to a group without pods, which Volcano says nothing about."""
+    if not reason or (condition is not None and condition.type != outcomes.UNSCHEDULABLE_CONDITION):
         return condition
     if condition is None:
         return outcomes.Condition(outcomes.UNSCHEDULABLE_CONDITION, outcomes.NOT_ENOUGH, reason)

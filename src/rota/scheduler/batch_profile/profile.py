@@ -64,6 +64,8 @@ _AFTER_FAILURE_S: Final = 0.5
 _TOLD_AFTER: Final = 3
 #: How often such changes of one group's status are written.
 _INTERVALS_S: Final = {Change.STATE: 0.0, Change.COUNT: 1.0, Change.WORDS: 30.0}
+#: However many groups wait, other words for their reasons cost at most so many writes.
+_WORDS_A_SECOND: Final = 20.0
 _OTHER_KINDS: Final = ("PriorityClass", "HyperNode", "ResourceQuota", "Numatopology")
 #: The assumed size, in bytes, of the work that one group causes: small passes run without a thread.
 _GROUP_BYTES: Final = 256
@@ -129,6 +131,10 @@ class BatchProfile:
     def mirror(self) -> Mirror | None:
         """The state of sessions while this scheduler leads; only for reading between passes."""
         return self._mirror
+
+    def why(self, group: str) -> str:
+        """Why a group waits, as the last pass found; "" if it does not wait or no pass has run here."""
+        return "" if self.last is None else self.last.waiting.get(group, "")
 
     # --- work -------------------------------------------------------------------------------------------------------
 
@@ -455,9 +461,10 @@ class BatchProfile:
         for one in statuses:
             meta = one.group["metadata"]
             namespace, uid = meta.get("namespace") or "default", meta.get("uid") or ""
-            self._writer.write(
-                StatusWrite(POD_GROUPS, meta["name"], one.status, namespace, uid, _INTERVALS_S[one.change])
-            )
+            interval = _INTERVALS_S[one.change]
+            if one.change is Change.WORDS and self.last is not None:
+                interval = max(interval, len(self.last.waiting) / _WORDS_A_SECOND)
+            self._writer.write(StatusWrite(POD_GROUPS, meta["name"], one.status, namespace, uid, interval))
             if one.change is Change.STATE:
                 self._said.group(f"{namespace}/{meta['name']}", one)
 

@@ -87,6 +87,25 @@ def unserved(pod: PodInfo, served: Sequence[str]) -> Explanation:
     )
 
 
+def with_group(pod: PodInfo, group: str, reason: str) -> Explanation:
+    """Explain a pod that starts with its group or not at all; the reason is that of the group."""
+    if pod.node_name:
+        summary = f"was placed with its group, {group}"
+    elif reason:
+        summary = (
+            f"its group {group} {reason}" if reason.startswith("waits ") else f"waits with its group {group}: {reason}"
+        )
+    else:
+        summary = f"waits with its group {group}; no pass of the batch scheduler has decided about it yet"
+    return Explanation(
+        metadata=Meta(namespace=pod.namespace, name=pod.name, uid=pod.uid),
+        scheduler_name=pod.shape.scheduler_name,
+        outcome="Held",
+        summary=summary,
+        current_node=pod.node_name,
+    )
+
+
 @contextlib.contextmanager
 def without(cluster: Cluster, pod: PodInfo) -> Iterator[None]:
     """Remove a pod from its node inside a `with` block."""

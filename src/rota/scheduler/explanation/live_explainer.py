@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from rota.api import errors
+from rota.columns import members
 from rota.columns.objects import MalformedObjectError
 from rota.columns.pods import PodInfo
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
@@ -16,6 +17,7 @@ from rota.scheduler.explanation.analysis import NO_OPINIONS, Opinions
 from rota.scheduler.extenders.chain import ExtenderChain
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.hints import explanation_report
+from rota.scheduler.hints.explanation_report import Explanation
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 
 
@@ -45,6 +47,9 @@ class ExplainableScheduler(Protocol):
     def framework(self, scheduler_name: str, /) -> Framework | None:
         """Its plugins for pods of this scheduler name."""
 
+    def waiting_reason(self, scheduler_name: str, group: str, /) -> str | None:
+        """Why a group of pods waits ("" if nothing is known); None if no batch profile serves the name."""
+
 
 class LiveExplainer:
     """Explains pods for clients of the scheduler."""
@@ -64,6 +69,8 @@ class LiveExplainer:
         if node and node not in scheduler.cache.cluster.by_name:
             raise errors.bad_request(f'the cluster has no node "{node}"')
         framework = scheduler.framework(pod.shape.scheduler_name)
+        if framework is None and (explained := self._of_group(pod, document)) is not None:
+            return explanation_report.to_wire(explained)
         if framework is None:
             return explanation_report.to_wire(analysis.unserved(pod, scheduler.scheduler_names))
         opinions = await self._opinions(framework, pod, document)
@@ -77,6 +84,13 @@ class LiveExplainer:
             opinions=opinions,
         )
         return explanation_report.to_wire(explanation)
+
+    def _of_group(self, pod: PodInfo, document: Mapping[str, Any]) -> Explanation | None:
+        """Explain a pod that is decided with its group; None if it is not."""
+        group = members.of_document(document).group
+        key = f"{pod.namespace}/{group}"
+        reason = self._scheduler.waiting_reason(pod.shape.scheduler_name, key) if group else None
+        return None if reason is None else analysis.with_group(pod, key, reason)
 
     async def _opinions(self, framework: Framework, pod: PodInfo, document: Mapping[str, Any]) -> Opinions:
         extender_chain = self._scheduler.extender_chain

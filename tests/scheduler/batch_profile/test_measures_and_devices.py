@@ -1,0 +1,79 @@
+"""The batch profile with plugins that need more than nodes and pods, and its explanations, on a live scheduler."""
+
+from typing import Any
+
+from rota.scheduler.batch_profile import usage_reader
+from rota.scheduler.batch_profile.usage_reader import UsageReader
+from rota.scheduler.explanation.live_explainer import LiveExplainer
+from rota.testing import batches
+from rota.testing.batches import BatchCluster, condition
+
+SHARES = """
+actions: "enqueue, allocate"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins:
+  - {name: predicates}
+  - name: deviceshare
+    arguments: {deviceshare.GPUSharingEnable: true, deviceshare.SchedulePolicy: spread}
+"""
+CAPACITY = """
+actions: "enqueue, allocate"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: predicates}, {name: capacity}]
+"""
+MILLI = "rota.dev/gpu-milli"
+
+
+async def add_shares(cluster: BatchCluster, name: str, pods: int, milli: int) -> None:
+    resources = {"requests": {"cpu": "100m", MILLI: str(milli)}, "limits": {MILLI: str(milli)}}
+    await cluster.add_gang(
+        name, pods, cpu="100m", containers=[{"name": "main", "image": "app", "resources": resources}]
+    )
+
+
+async def test_the_devices_that_the_policy_chooses_are_on_the_pods() -> None:
+    async with batches.cluster() as cluster, cluster.batching(SHARES):
+        await cluster.add_node("n1", **{"nvidia.com/gpu": "2", MILLI: "2000"})
+        await add_shares(cluster, "train", 2, 400)
+        await cluster.started("train")
+        devices = [each["metadata"]["annotations"]["rota.dev/gpu-devices"] for each in await cluster.members("train")]
+        assert sorted(devices) == ["0", "1"]
+        await add_shares(cluster, "large", 1, 700)
+        await cluster.clock.advance(60)
+        assert await cluster.placed("large") == {}
+        said = condition(await cluster.group("large"), "Unschedulable")
+        assert "Insufficient free GPU devices" in said["message"]
+
+
+async def test_a_pod_that_waits_with_its_group_is_explained_by_the_queue() -> None:
+    async with batches.cluster() as cluster, cluster.batching(CAPACITY) as scheduler:
+        await cluster.add_node("n1", cpu="8")
+        await cluster.add_queue("small", capability={"cpu": "4"})
+        await cluster.add_gang("first", 3, queue="small")
+        await cluster.started("first")
+        await cluster.add_gang("second", 2, queue="small")
+        await cluster.phase("second", "Pending")
+
+        async def explained(group: str) -> dict[str, Any]:
+            pod = (await cluster.members(group))[0]
+            return await LiveExplainer(scheduler).explain(pod, node="", limit=None)
+
+        said = await explained("second")
+        assert said["outcome"] == "Held"
+        assert said["summary"] == (
+            "its group default/second waits in queue small for 1 more cpu: 3 of 4 in use; "
+            "could start if default/first ended"
+        )
+        assert (await explained("first"))["summary"] == "was placed with its group, default/first"
+
+
+async def test_measured_usage_is_read_only_for_plugins_that_need_it() -> None:
+    async with batches.cluster() as cluster, cluster.batching(CAPACITY) as scheduler:
+        assert scheduler.batch is not None
+        reader = UsageReader(cluster.client, clock=cluster.clock)
+        assert not reader.due(scheduler.batch.settings.configuration)
+        assert not scheduler.batch.settings.configuration.uses(*usage_reader.PLUGINS)
+        await reader.read()  # this server has no metrics: nothing is known, and nothing fails
+        assert reader.usage == {}
