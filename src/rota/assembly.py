@@ -65,6 +65,7 @@ from rota.scheduler.plugin_registry.configuration_source import ConfigurationSou
 from rota.scheduler.plugin_registry.third_party import Loaded
 from rota.scheduler.recording import attachment
 from rota.scheduler.service import Scheduler
+from rota.scheduler.sharding.instance_objects import InstanceSettings
 from rota.spot import return_policy
 from rota.spot.node_signals import NodeSignals
 from rota.spot_control import rights as spot_rights
@@ -292,6 +293,7 @@ async def run_scheduler(
     source: ConfigurationSource,
     *,
     elect: bool = True,
+    shard: InstanceSettings | None = None,
     record: Path | None = None,
     http: Address | None = None,
     trace: bool = False,
@@ -308,12 +310,22 @@ async def run_scheduler(
     async with _beside(endpoint, "scheduler") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
         election = loaded.configuration.settings.leader_election
         lease = (election.resource_namespace, election.resource_name) if elect and election.leader_elect else None
+        sharding = () if shard is None else scheduler_rights.SHARDING
         kinds = watched_kinds.declared(configuration_source.frameworks(loaded).values())
         await _checked(
-            client, "scheduler", scheduler_rights.needed(lease, kinds.values(), batch=source.batch is not None)
+            client,
+            "scheduler",
+            (
+                *scheduler_rights.needed(
+                    None if shard is not None else lease, kinds.values(), batch=source.batch is not None
+                ),
+                *sharding,
+            ),
         )
         loop = asyncio.get_running_loop()
-        scheduler = _scheduler(client, loaded, elect=elect, tracer=tracing.installed() if trace else None, batch=batch)
+        scheduler = _scheduler(
+            client, loaded, elect=elect, tracer=tracing.installed() if trace else None, batch=batch, shard=shard
+        )
         scheduler.follow(configuration)
         supervisor.start("batch configuration", batch.run)
         loop.add_signal_handler(signal.SIGHUP, configuration.reload)
@@ -504,10 +516,21 @@ def _scheduler(
     elect: bool = True,
     tracer: Tracer | None = None,
     batch: LiveBatchSettings | None = None,
+    shard: InstanceSettings | None = None,
 ) -> Scheduler:
     identity = _passing_identity()
     clock, rng = system.SystemClock(), system.rng()
-    return Scheduler(client, loaded, clock=clock, rng=rng, identity=identity, elect=elect, tracer=tracer, batch=batch)
+    return Scheduler(
+        client,
+        loaded,
+        clock=clock,
+        rng=rng,
+        identity=identity,
+        elect=elect,
+        tracer=tracer,
+        batch=batch,
+        shard=shard,
+    )
 
 
 def _as_dict(summary: archive.Summary) -> dict[str, int]:

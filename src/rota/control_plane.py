@@ -120,6 +120,9 @@ class Settings:
     scheduler_config: ConfigurationSource = field(default_factory=ConfigurationSource)
     #: Whether the scheduler runs in a separate process, which needs a second core to be useful.
     scheduler_apart: bool = False
+    #: How many schedulers share the pods. With more than one, each runs in a separate process, and no scheduler is
+    #: elected: those of all masters work at the same time.
+    schedulers: int = 1
     #: Whether the workers run in one separate process, for the same reason.
     workers_apart: bool = False
     #: Whether no other master shares the store: then there is no standby, and a master that got no processor time
@@ -211,7 +214,12 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             configuration_source=settings.scheduler_config,
             batch=batch,
             scheduler=settings.scheduler,
-            scheduler_process=_for_scheduler(url, shared.authority, settings) if settings.scheduler_apart else None,
+            scheduler_process=(
+                _for_scheduler(url, shared.authority, settings)
+                if settings.scheduler_apart or settings.schedulers > 1
+                else None
+            ),
+            schedulers=settings.schedulers,
             explainer=explainer,
             what_if=what_if,
             dispatcher=push,

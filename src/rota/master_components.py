@@ -1,13 +1,19 @@
 """The components of a master that call its API server: the scheduler, the controllers, the registration of the master.
 
 Each component calls the API as its own user, with only the rights of that user. One master at a time runs the
-controllers; the scheduler runs in this process or in one of its own.
+controllers; the scheduler runs in this process or in one of its own. Several schedulers that share the pods have a
+process each, and decide side by side with those of other masters.
 """
 
+import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
+
+import msgspec
 
 import rota
 from rota.api import users
@@ -23,7 +29,7 @@ from rota.client.masters import Registration
 from rota.client.verbs import Client
 from rota.controllers import controller_registry
 from rota.eager_dispatch import EagerDispatch
-from rota.kit import system, tasks
+from rota.kit import metric_merge, system, tasks
 from rota.kit.metrics import Metrics
 from rota.pki.authorities import Authority
 from rota.pki.certificates import IpAddress
@@ -32,6 +38,8 @@ from rota.scheduler.explanation.live_explainer import LiveExplainer
 from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration, LiveFrameworks
 from rota.scheduler.rebalancing.policy_controller import RebalancingController
 from rota.scheduler.service import Scheduler
+from rota.scheduler.sharding.instance_objects import InstanceSettings
+from rota.scheduler.sharding.shard_member import instance_name
 from rota.scheduler_process import SchedulerProcess, Start
 from rota.spot_control.lazy_start import LazySpotController
 from rota.what_if_process import WhatIfProcess
@@ -58,6 +66,8 @@ class MasterComponents:
     #: Whether to run a scheduler; with the start message of a process, in that process, which connects over TLS.
     scheduler: bool
     scheduler_process: Callable[[], Start] | None
+    #: How many schedulers share the pods, each in a process; 1 for one that is elected among all masters.
+    schedulers: int
     explainer: LateBoundExplainer
     what_if: LateBoundWhatIf | None
     dispatcher: EagerDispatch
@@ -116,7 +126,12 @@ async def start(parts: contextlib.AsyncExitStack, master: MasterComponents) -> N
     reader = await client("controllers")
     elector = LeaderElector(reader, election, clock=clock, rng=rng)
     scheduler: Scheduler | SchedulerProcess | None = None
-    if master.scheduler and master.scheduler_process is not None:
+    processes: Sequence[SchedulerProcess] = ()
+    if master.scheduler and master.schedulers > 1:
+        processes = _sharing(master)
+        scheduler = master.explainer.explainer = processes[0]
+        master.metrics.include(partial(_metrics, processes))
+    elif master.scheduler and master.scheduler_process is not None:
         process = SchedulerProcess(master.scheduler_process, identity=master.identity, clock=clock)
         scheduler = master.explainer.explainer = process
         master.metrics.include(process.metrics)
@@ -153,8 +168,30 @@ async def start(parts: contextlib.AsyncExitStack, master: MasterComponents) -> N
         supervisor.start("controllers", lambda: incumbent.run(elector, lead))
     if scheduler is not None:
         supervisor.start("scheduler", scheduler.run)
+        for number, process in enumerate(processes[1:], 2):
+            supervisor.start(f"scheduler {number}", process.run)
         supervisor.start("batch configuration", master.batch.run)
     supervisor.start("scheduler configuration", master.configuration.run)
+
+
+def _sharing(master: MasterComponents) -> list[SchedulerProcess]:
+    """Processes that share the pods with those of all masters."""
+    made: list[SchedulerProcess] = []
+    for number in range(master.schedulers):
+        shard = InstanceSettings(name=f"{instance_name(master.identity)}-{number}", host=socket.gethostname())
+        assert master.scheduler_process is not None, "several schedulers have a process each"
+        start = partial(_as_shard, master.scheduler_process, shard)
+        made.append(SchedulerProcess(start, identity=f"{master.identity}-{number}", clock=system.SystemClock()))
+    return made
+
+
+def _as_shard(start: Callable[[], Start], shard: InstanceSettings) -> Start:
+    return msgspec.structs.replace(start(), shard=shard)
+
+
+async def _metrics(processes: Sequence[SchedulerProcess], accept: str) -> bytes:
+    bodies = await asyncio.gather(*(process.metrics(accept) for process in processes))
+    return metric_merge.merged("shard", {str(number): body for number, body in enumerate(bodies)})
 
 
 async def _run_controllers(master: MasterComponents, clients: Mapping[str, Client], reader: Client) -> None:

@@ -33,6 +33,7 @@ from rota.scheduler.binding import dispatch_mode
 from rota.scheduler.explanation.live_explainer import LiveExplainer
 from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration
 from rota.scheduler.service import Scheduler
+from rota.scheduler.sharding.instance_objects import InstanceSettings
 
 log = logs.get(__name__)
 
@@ -62,6 +63,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     plugins: tuple[str, ...] = ()
     #: The absolute path of a volcano-scheduler.conf, or "".
     batch_config: str = ""
+    #: If it is one of several schedulers: as which one.
+    shard: InstanceSettings | None = None
 
 
 class _Greeting(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,6 +235,7 @@ async def _run() -> None:
             pace=PROMPT,
             dispatcher=push,
             batch=batch,
+            shard=told.start.shard,
         )
         scheduler.follow(configuration)
         supervisor.start("batch configuration", batch.run)

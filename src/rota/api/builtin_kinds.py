@@ -195,6 +195,8 @@ _OWN: Final[dict[tuple[str, str, str], str]] = {
     Pipeline                         pipelines                         ns pl       all            status
     PipelineRun                      pipelineruns                      ns plr      all            status
     RebalancePolicy                  rebalancepolicies                 -  -        -              status
+    SchedulerInstance                schedulerinstances                -  -        -              status
+    ShardMap                         shardmaps                         -  -        -              status
     StepRun                          stepruns                          ns -        -              status
 """,
 }

@@ -186,6 +186,26 @@ def from_object(selector: Mapping[str, Any] | msgspec.Struct | None) -> Selector
     return combine(found)
 
 
+def to_object(selector: Selector) -> dict[str, Any]:
+    """A selector as a `LabelSelector`, which has no comparisons of numbers."""
+    names = {operator: name for name, operator in _OBJECT_OPERATORS.items()}
+    alike = {
+        Operator.EQUALS: Operator.IN,
+        Operator.DOUBLE_EQUALS: Operator.IN,
+        Operator.NOT_EQUALS: Operator.NOT_IN,
+    }
+    found: list[dict[str, Any]] = []
+    for one in selector.requirements:
+        operator = alike.get(one.operator, one.operator)
+        if operator not in names:
+            raise SelectorError(f"{one}: a LabelSelector cannot compare numbers")
+        expression: dict[str, Any] = {"key": one.key, "operator": names[operator]}
+        if one.values:
+            expression["values"] = sorted(one.values)
+        found.append(expression)
+    return {"matchExpressions": found} if found else {}
+
+
 @functools.lru_cache(maxsize=1024)
 def parse(text: str) -> Selector:
     """A selector from a query string: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>5`."""

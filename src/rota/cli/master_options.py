@@ -27,6 +27,7 @@ _AS_IT_IS = (
     "audit_log",
     "audit_policy",
     "controllers",
+    "schedulers",
     "run_as",
     "allow_root",
 )
@@ -103,6 +104,14 @@ def master_options(command: _F) -> _F:
             default="on",
             show_default=True,
             help="Whether to run the scheduler; with off, run rota scheduler or another scheduler.",
+        ),
+        click.option(
+            "--schedulers",
+            type=click.IntRange(1, 64),
+            default=1,
+            show_default=True,
+            metavar="N",
+            help="Number of schedulers that share the pods, each in a process; 1 for all masters, or more for all.",
         ),
         click.option(
             "--ca-dir",

@@ -1,14 +1,21 @@
 """`rota scheduler`: run the scheduler alone, for any Kubernetes API server."""
 
+import secrets
+import socket
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from rota.api import selectors
 from rota.cli import endpoints, options
 from rota.cli.command_types import Command
 from rota.cli.scheduler_options import SchedulerFiles, batch_option, scheduler_options
 from rota.kit import logs
+
+if TYPE_CHECKING:
+    from rota.scheduler.sharding.instance_objects import InstanceSettings
 
 
 @click.command(
@@ -25,6 +32,10 @@ from rota.kit import logs
             "also schedule groups of pods (PodGroup), as Volcano does",
         ),
         ("rota scheduler --server http://127.0.0.1:8001 --no-elect", "without leader election"),
+        (
+            "rota scheduler --shard-of default",
+            "one of several schedulers that share the pods; start it as often as you like",
+        ),
         ("rota scheduler --record decisions.rec", "record decisions for rota replay"),
     ],
 )
@@ -32,6 +43,30 @@ from rota.kit import logs
 @scheduler_options("Schedule by this KubeSchedulerConfiguration.")
 @batch_option
 @click.option("--no-elect", is_flag=True, help="Schedule without leader election.")
+@click.option(
+    "--shard-of",
+    metavar="NAME",
+    help="Share the pods with all schedulers of this ShardMap, instead of leader election.",
+)
+@click.option(
+    "--instance",
+    metavar="NAME",
+    help="Name of this scheduler in the ShardMap; of two processes with one name, the second stands by.",
+    show_default="the host's name with a random part",
+)
+@click.option(
+    "--pods",
+    "selector",
+    metavar="SELECTOR",
+    help="With --shard-of: label selector of pods that only schedulers with this selector decide.",
+)
+@click.option(
+    "--weight",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="With --shard-of: share of the pods, relative to the other schedulers.",
+)
 @click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -50,6 +85,10 @@ def command(
     scheduler_files: SchedulerFiles,
     batch_config: Path | None,
     no_elect: bool,
+    shard_of: str | None,
+    instance: str | None,
+    selector: str | None,
+    weight: int,
     record: Path | None,
     http: tuple[str, int] | None,
     trace: bool,
@@ -57,8 +96,12 @@ def command(
     """Schedule the pods of a cluster until interrupted.
 
     Works with any Kubernetes API server. Several schedulers may run: by default the elected leader schedules, and the
-    others stand by with a current cache.
+    others stand by with a current cache. With --shard-of all of them schedule, each its share of the pods.
     """
+    if shard_of is None and (instance or selector):
+        raise click.UsageError("--instance and --pods need --shard-of NAME")
+    if shard_of is not None and no_elect:
+        raise click.UsageError("--shard-of and --no-elect exclude each other")
     from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
     from rota.cli.commands import session  # noqa: PLC0415 - as above
 
@@ -70,6 +113,7 @@ def command(
                 endpoint,
                 replace(scheduler_files, batch=batch_config).source(),
                 elect=not no_elect,
+                shard=None if shard_of is None else _shard(shard_of, instance, selector, weight),
                 record=record,
                 http=http,
                 trace=trace,
@@ -77,3 +121,21 @@ def command(
             )
         )
     click.echo("The scheduler has stopped.")
+
+
+def _shard(shard_of: str, instance: str | None, selector: str | None, weight: int) -> "InstanceSettings":
+    from rota.scheduler.sharding.instance_objects import InstanceSettings  # noqa: PLC0415 - not needed for help
+    from rota.scheduler.sharding.shard_member import instance_name  # noqa: PLC0415
+
+    host = socket.gethostname()
+    try:
+        parsed = None if selector is None else selectors.parse(selector)
+    except selectors.SelectorError as problem:
+        raise click.BadParameter(f"{problem}; write a selector such as team=blue,tier!=cache") from None
+    return InstanceSettings(
+        name=instance or f"{instance_name(host)}-{secrets.token_hex(3)}",
+        shard_of=shard_of,
+        weight=weight,
+        selector=None if parsed is None else selectors.to_object(parsed),
+        host=host,
+    )

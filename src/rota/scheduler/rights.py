@@ -43,3 +43,12 @@ _BATCH: Final = (
     *table("list,watch", "hypernodes", "topology.volcano.sh", loses="network topology in batch scheduling"),
     *table("patch", "podgroups,podgroups/status,queues/status", "scheduling.volcano.sh"),
 )
+
+#: Of one of several schedulers, in addition.
+SHARDING: Final = (
+    *table("create,get,list,update,watch", "schedulerinstances,shardmaps", "rota.dev"),
+    *table("patch", "schedulerinstances/status", "rota.dev"),
+    *table("update", "shardmaps/status", "rota.dev"),
+    *table("delete", "schedulerinstances", "rota.dev", loses="removing schedulers that ended long ago"),
+    *table("create,get,list,update,watch", "leases", "coordination.k8s.io", namespace="kube-system"),
+)

@@ -252,7 +252,7 @@ class SchedulingLoop:
         self.using.figures.attempted(result, pod.shape.scheduler_name, took_s)
 
     def _lost_race(self, effect: LostRace) -> None:
-        self.using.figures.lost_races.inc()
+        self.using.figures.lost_race()
 
     def _permit_ended(self, effect: PermitEnded) -> None:
         self.using.figures.permit_wait_s.labels(effect.status.code.value).observe(effect.waited_s)

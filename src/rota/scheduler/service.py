@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from rota.api import errors
 from rota.client.elections.elector import Election, LeaderElector, LeadershipLost, Pace
 from rota.client.elections.leader_writes import LeaderWrites
@@ -53,9 +51,10 @@ from rota.scheduler.extenders import factory
 from rota.scheduler.extenders.chain import ExtenderChain
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.ingest import decoder, watched_kinds
-from rota.scheduler.ingest.decoder import Document, NodeRecord, Unreadable
+from rota.scheduler.ingest.decoder import Unreadable
 from rota.scheduler.ingest.event_handlers import EventHandlers
 from rota.scheduler.ingest.watched_kinds import WatchedKind
+from rota.scheduler.known_objects import KnownObjects
 from rota.scheduler.observability import tracing
 from rota.scheduler.observability.scheduler_metrics import SchedulerMetrics
 from rota.scheduler.observability.tracing import Tracer
@@ -64,6 +63,9 @@ from rota.scheduler.plugin_registry.third_party import Loaded
 from rota.scheduler.preemption.evictions import Evictions
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 from rota.scheduler.scheduling_loop import Collaborators, SchedulingLoop
+from rota.scheduler.sharding.instance_objects import InstanceSettings
+from rota.scheduler.sharding.shard_member import ShardMember
+from rota.scheduler.sharding.sharded_work import ShardedWork
 from rota.scheduler.status import fit_errors, object_references
 from rota.scheduler.status.fit_errors import PodStatusPatch
 from rota.scheduler.status.pod_status import PodStatusWriter
@@ -96,6 +98,7 @@ class Scheduler:
         tracer: Tracer | None = None,
         dispatcher: Dispatcher | None = None,
         batch: LiveBatchSettings | None = None,
+        shard: InstanceSettings | None = None,
     ) -> None:
         """`identity` is unique for this process; plugins that take longer than `limit_s` are interrupted.
 
@@ -104,7 +107,8 @@ class Scheduler:
         Without `elect` it schedules at once, whatever the configuration says about leader election; a `pace` overrides
         the configuration's. A `tracer` gets a span for every attempt and for every call of a plugin. A `dispatcher` is
         called for every pod that was bound. With `batch`, pods of groups are scheduled by a batch profile; on a stock
-        API server only if its settings come from a file.
+        API server only if its settings come from a file. With `shard`, it is one of several schedulers, and schedules
+        the pods that the shard map gives it.
         """
         self._tracer: Final = tracer
         self._elect: Final = elect
@@ -120,6 +124,15 @@ class Scheduler:
         self.metrics: Final = metrics or Metrics("scheduler", prefix="scheduler_")
         self.configuration: Configuration = loaded.configuration
         self.cache: Final = SchedulerCache()
+        #: By kind; created when the features of the server are known.
+        self._informers: Final[dict[str, Informer[Any]]] = {}
+        self.known: Final = KnownObjects(self._informers, lambda: self.queue, self.cache.cluster)
+        #: None unless several schedulers share the pods.
+        self.shard: Final = (
+            None
+            if shard is None
+            else ShardMember(self._campaigning, client, shard, identity=identity, clock=clock, rng=rng)
+        )
         self.waiting: Final = WaitingPods()
         election = self._election()
         deadline_s = None if election is None else election.pace.renew_deadline_s
@@ -131,7 +144,7 @@ class Scheduler:
         self._figures: Final = SchedulerMetrics(self.metrics)
         self._figures.follow(lambda: self.queue, self._size)
         extender_chain = factory.extender_chain(
-            loaded.configuration.extenders, cluster_reader=self, clock=clock, rng=rng
+            loaded.configuration.extenders, cluster_reader=self.known, clock=clock, rng=rng
         )
         cycles = self._make_cycles(loaded)
         self.core: Final = SchedulerCore(
@@ -144,7 +157,7 @@ class Scheduler:
         )
         self._using: Final = Collaborators(
             extender_chain=extender_chain,
-            cluster_reader=self,
+            cluster_reader=self.known,
             notes=self._notes,
             recorder=self._recorder,
             figures=self._figures,
@@ -156,7 +169,7 @@ class Scheduler:
         self.attempts.binding = BindingCycles(
             bindings=self.bindings, notes=self._notes, clock=clock, figures=self._figures, ended=self.attempts.ended
         )
-        self.attempts.binding.extender_chain, self.attempts.binding.cluster_reader = extender_chain, self
+        self.attempts.binding.extender_chain, self.attempts.binding.cluster_reader = extender_chain, self.known
         self.attempts.evictions = Evictions(
             client, self._recorder, clock=clock, revoke=self.attempts.revoke, ended=self.attempts.evicted
         )
@@ -167,8 +180,9 @@ class Scheduler:
             unreadable=self._report_unreadable,
             storage_changed=self._volumes.changed,
         )
-        #: By kind; created when the features of the server are known.
-        self._informers: Final[dict[str, Informer[Any]]] = {}
+        self._sharded: Final = (
+            None if self.shard is None else ShardedWork(self.shard, self.core, self._handlers, self.attempts)
+        )
         #: Kinds that plugins declare and that are watched.
         self._declared: Final[dict[str, WatchedKind]] = {}
         #: Set while the scheduler runs.
@@ -230,6 +244,8 @@ class Scheduler:
                 for name, informer in self._informers.items():
                     supervisor.start(name, informer.run)
                 supervisor.start("events", self._recorder.run)
+                if self.shard is not None:
+                    self.shard.start(supervisor)
                 self._supervisor = supervisor
                 self._watch_declared()
                 await self._sync()
@@ -278,8 +294,11 @@ class Scheduler:
         try:
             async with Supervisor("leading scheduler", clock=self._clock, rng=self._rng) as beside:
                 # Both are cancelled at the same time: the end of one may take as long as its requests.
-                if self.batch is not None:
-                    beside.start("batch", partial(self.batch.run, self._informers))
+                run_batch = None if self.batch is None else partial(self.batch.run, self._informers)
+                if self._sharded is not None:
+                    beside.start("shard", partial(self._sharded.run, run_batch))
+                elif run_batch is not None:
+                    beside.start("batch", run_batch)
                 beside.start("pods", self.attempts.run, on_crash=OnCrash.FAIL)
                 await beside.wait()
         finally:
@@ -287,6 +306,8 @@ class Scheduler:
             self.leading = False
 
     def _election(self) -> Election | None:
+        if self.shard is not None:
+            return self.shard.election
         settings = self.configuration.settings.leader_election
         if not self._elect or not settings.leader_elect:
             return None
@@ -313,10 +334,11 @@ class Scheduler:
         cycles = self._make_cycles(loaded)
         queue = configured.make_queue(loaded.configuration, cycles)
         extender_chain = factory.extender_chain(
-            loaded.configuration.extenders, cluster_reader=self, clock=self._clock, rng=self._rng
+            loaded.configuration.extenders, cluster_reader=self.known, clock=self._clock, rng=self._rng
         )
         informed = self._informers["pods"].cache.values() if self._informers else ()
-        known = (pod for pod in informed if isinstance(pod, PodInfo))
+        owned = self.shard.ownership.owns if self.shard is not None else lambda _: True
+        known = (pod for pod in informed if isinstance(pod, PodInfo) and owned(pod))
         self.core.reconfigure(queue, cycles, extender_chain, known=known, now=self._clock.monotonic())
         self.configuration = loaded.configuration
         self._retire(self._using.extender_chain)
@@ -386,7 +408,8 @@ class Scheduler:
             decoder.pods(self.cache.interner),
             selection=None if self.bindings.batches or self.batch is not None else _LIVING,
         )
-        pods.add_handler(self._handlers.pod, first=self._handlers.first_pods)
+        feed = self._handlers if self._sharded is None else self._sharded.feed
+        pods.add_handler(feed.pod, first=feed.first_pods)
         nodes = self._informer(NODES, decoder.nodes)
         nodes.add_handler(self._handlers.node)
         self._informers.update(pods=pods, nodes=nodes)
@@ -421,7 +444,7 @@ class Scheduler:
                 bindings=self.bindings,
                 notes=self._notes,
                 recorder=self._recorder,
-                cluster_reader=self,
+                cluster_reader=self.known,
                 clock=self._clock,
                 metrics=self.metrics,
                 dispatcher=self._dispatcher,
@@ -471,39 +494,15 @@ class Scheduler:
         log.warning("pod cannot be scheduled", problem=pod.problem, pod=named.key)
         if pod.node_name or (pod.scheduler_name or DEFAULT_SCHEDULER_NAME) not in self.core.cycles:
             return
+        if self.shard is not None and not self.shard.ownership.owns_key(f"pod/{named.uid}"):
+            return
         self._recorder.event(
             pod.reference, "Warning", "FailedScheduling", fit_errors.shortened(pod.problem), action="Scheduling"
         )
         note = PodStatusPatch(condition=(fit_errors.SCHEDULER_ERROR, pod.problem))
         self._notes.write(named, note)
 
-    # --- `ClusterReader` for extenders --------------------------------------------------------------------------------
-
-    def node(self, name: str) -> msgspec.Raw | None:
-        """See `ClusterReader.node`."""
-        record = self._informers["nodes"].cache.get(name) if self._informers else None
-        return msgspec.Raw(record.raw) if isinstance(record, NodeRecord) else None
-
-    def pod(self, uid: str) -> Document | None:
-        """See `ClusterReader.pod`; for pods that have a node, the fields that are kept of them."""
-        queued = self.queue.get(uid)
-        if queued is not None:
-            return queued.pod.manifest
-        known = self.cache.cluster.pods.get(uid)
-        return None if known is None else _outline(known)
-
-    def pods_on(self, node: str) -> Mapping[str, PodInfo] | None:
-        """See `ClusterReader.pods_on`."""
-        found = self.cache.cluster.by_name.get(node)
-        return None if found is None else found.pods
-
     def _size(self, what: str) -> int:
         cluster = self.cache.cluster
         sizes = {"nodes": len(cluster.by_name), "pods": len(cluster.pods), "assumed_pods": len(self.cache.assumed)}
         return sizes[what]
-
-
-def _outline(pod: PodInfo) -> Document:
-    metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "labels": dict(pod.labels)}
-    spec = {"nodeName": pod.node_name, "priority": pod.priority, "schedulerName": pod.shape.scheduler_name}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

@@ -22,6 +22,7 @@ from rota.scheduler.framework.registry import Registry
 from rota.scheduler.plugin_registry import builtin, third_party
 from rota.scheduler.plugin_registry.third_party import Loaded
 from rota.scheduler.service import NODES, Scheduler
+from rota.scheduler.sharding.instance_objects import InstanceSettings
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
 from rota.testing.clusters import make_node, make_pod
@@ -121,10 +122,11 @@ class SchedulingCluster(VirtualCluster):
         client: Client | None = None,
         limit_s: float = 60.0,
         batch: LiveBatchSettings | None = None,
+        shard: InstanceSettings | None = None,
     ) -> AsyncIterator[Scheduler]:
         """A scheduler at work; `config` is the rest of a configuration file, `plugins` are classes that it may name.
 
-        With `batch` it has a batch profile.
+        With `batch` it has a batch profile, with `shard` it is one of several schedulers.
         """
         scheduler = Scheduler(
             client or self.acting_as("rota:scheduler"),
@@ -136,6 +138,7 @@ class SchedulingCluster(VirtualCluster):
             pace=pace,
             limit_s=limit_s,
             batch=batch,
+            shard=shard,
         )
         async with self.running(scheduler.run):
             await self.until(lambda: _holds(lambda: scheduler.synced))

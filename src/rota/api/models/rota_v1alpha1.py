@@ -15,6 +15,8 @@ __all__ = [
     "PodStatusReport",
     "PodStatusVerdict",
     "RebalancePolicy",
+    "SchedulerInstance",
+    "ShardMap",
     "StepRun",
     "WhatIf",
     "core_v1",
@@ -812,6 +814,53 @@ class WhatIfStatus(DictMixin):
 class WhatIf(DictMixin):
     r"""A question about the cluster: what would happen if something were different. It is answered and not stored.
 
+
+class SchedulerInstanceSpec(DictMixin):
+    r"""What a scheduler was started with.
+
+    **parameters**
+
+    * **host** ``Optional[str]`` - The machine that it runs on.
+    * **podSelector** ``Optional[meta_v1.LabelSelector]`` - Pods that only schedulers with this selector decide. Without
+      it the scheduler takes any pod.
+    * **shardOf** ``Optional[str]`` - The ShardMap that it is a member of; default if not set.
+    * **weight** ``Optional[int]`` - Its share of the pods, relative to the other members; 100 if not set.
+    """
+
+    host: "Optional[str]" = None
+    podSelector: "Optional[meta_v1.LabelSelector]" = None
+    shardOf: "Optional[str]" = None
+    weight: "Optional[int]" = None
+
+
+class SchedulerInstanceStatus(DictMixin):
+    r"""What a scheduler reports about itself. Whether it lives is in its Lease.
+
+    **parameters**
+
+    * **boundPods** ``Optional[int]`` - Pods that it has bound since its start.
+    * **conflicts** ``Optional[int]`` - Bindings that were refused because another scheduler was faster.
+    * **decisionsPerSecond** ``Optional[float]`` - Attempts to place a pod in the last seconds, per second.
+    * **heartbeatTime** ``Optional[meta_v1.Time]`` - When it reported last.
+    * **load** ``Optional[float]`` - Processor time that it used in the last seconds, per second.
+    * **observedEpoch** ``Optional[int]`` - The newest version of the shard map that it obeys.
+    * **phase** ``Optional[str]`` - Active if it decides all pods that the map gives it, Waiting if it does not yet.
+    * **queuedPods** ``Optional[int]`` - Pods that wait for its decision.
+    """
+
+    boundPods: "Optional[int]" = None
+    conflicts: "Optional[int]" = None
+    decisionsPerSecond: "Optional[float]" = None
+    heartbeatTime: "Optional[meta_v1.Time]" = None
+    load: "Optional[float]" = None
+    observedEpoch: "Optional[int]" = None
+    phase: "Optional[str]" = None
+    queuedPods: "Optional[int]" = None
+
+
+class SchedulerInstance(DictMixin):
+    r"""One of several schedulers that share the pods of a cluster.
+
     **parameters**
 
     * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
@@ -819,6 +868,12 @@ class WhatIf(DictMixin):
     * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Not used: questions are not stored.
     * **spec** ``Optional[WhatIfSpec]`` - The question.
     * **status** ``Optional[WhatIfStatus]`` - The answer; set by the server.
+
+
+    * **kind** ``Optional[str]`` - The kind of this object: SchedulerInstance.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Its name and the like.
+    * **spec** ``Optional[SchedulerInstanceSpec]`` - What it was started with.
+    * **status** ``Optional[SchedulerInstanceStatus]`` - What it reports.
     """
 
     apiVersion: "Optional[str]" = None
@@ -826,3 +881,72 @@ class WhatIf(DictMixin):
     metadata: "Optional[meta_v1.ObjectMeta]" = None
     spec: "Optional[WhatIfSpec]" = None
     status: "Optional[WhatIfStatus]" = None
+
+
+    spec: "Optional[SchedulerInstanceSpec]" = None
+    status: "Optional[SchedulerInstanceStatus]" = None
+
+
+class ShardMapSpec(DictMixin):
+    r"""What the operator chose for a shard map.
+
+    **parameters**
+
+    * **keepTogether** ``Optional[str]`` - Which pods always have the same scheduler: those of one Owner, or all of a
+      Namespace. Owner if not set.
+    """
+
+    keepTogether: "Optional[str]" = None
+
+
+class ShardMapMember(DictMixin):
+    r"""A scheduler that decides a share of the pods.
+
+    **parameters**
+
+    * **name** ``str`` - Its SchedulerInstance.
+    * **podSelector** ``Optional[meta_v1.LabelSelector]`` - As in its SchedulerInstance.
+    * **term** ``Optional[int]`` - How often its Lease had changed hands when it joined.
+    * **weight** ``Optional[int]`` - Its share of the pods; the coordinator lowers it while its queue is too long.
+    """
+
+    name: "str"
+    podSelector: "Optional[meta_v1.LabelSelector]" = None
+    term: "Optional[int]" = None
+    weight: "Optional[int]" = None
+
+
+class ShardMapStatus(DictMixin):
+    r"""The present shard map.
+
+    **parameters**
+
+    * **changeTime** ``Optional[meta_v1.Time]`` - When this version was written.
+    * **epoch** ``Optional[int]`` - The version: one more with every change.
+    * **keepTogether** ``Optional[str]`` - The keepTogether of the spec that this version was made with.
+    * **members** ``Optional[List[ShardMapMember]]`` - The schedulers that decide pods.
+    """
+
+    changeTime: "Optional[meta_v1.Time]" = None
+    epoch: "Optional[int]" = None
+    keepTogether: "Optional[str]" = None
+    members: "Optional[List[ShardMapMember]]" = None
+
+
+class ShardMap(DictMixin):
+    r"""Which of several schedulers decides a pod: the one with the highest hash of what the pod belongs to.
+
+    **parameters**
+
+    * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
+    * **kind** ``Optional[str]`` - The kind of this object: ShardMap.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Its name and the like.
+    * **spec** ``Optional[ShardMapSpec]`` - What the operator chose.
+    * **status** ``Optional[ShardMapStatus]`` - The present map; written by the elected scheduler.
+    """
+
+    apiVersion: "Optional[str]" = None
+    kind: "Optional[str]" = None
+    metadata: "Optional[meta_v1.ObjectMeta]" = None
+    spec: "Optional[ShardMapSpec]" = None
+    status: "Optional[ShardMapStatus]" = None

@@ -21,6 +21,7 @@ from rota.apiserver.printing import (
     pipelines,
     pods,
     rebalancing,
+    scheduler_shards,
     security,
     settings,
     storage,
@@ -56,6 +57,7 @@ _PRINTERS: Final[Mapping[GroupResource, Printer]] = {
     **devices.PRINTERS,
     **pipelines.PRINTERS,
     **rebalancing.PRINTERS,
+    **scheduler_shards.PRINTERS,
 }
 
 

@@ -38,6 +38,7 @@ from rota.apiserver.strategies.pods import PodStrategy
 from rota.apiserver.strategies.policy import DisruptionBudgetStrategy, PriorityClassStrategy
 from rota.apiserver.strategies.rbac_kinds import RoleBindingStrategy, RoleStrategy
 from rota.apiserver.strategies.rebalancing import RebalancePolicyStrategy
+from rota.apiserver.strategies.scheduler_shards import SchedulerInstanceStrategy, ShardMapStrategy
 from rota.apiserver.strategies.services import ServiceStrategy
 from rota.apiserver.strategies.storage import ClaimStrategy, StorageClassStrategy, VolumeStrategy
 from rota.apiserver.strategies.webhooks import WebhookStrategy
@@ -99,6 +100,8 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("rota.dev", "pipelines"): PipelineStrategy(),
     GroupResource("rota.dev", "pipelineruns"): RunStrategy(),
     GroupResource("rota.dev", "rebalancepolicies"): RebalancePolicyStrategy(),
+    GroupResource("rota.dev", "schedulerinstances"): SchedulerInstanceStrategy(),
+    GroupResource("rota.dev", "shardmaps"): ShardMapStrategy(),
     GroupResource("rota.dev", "stepruns"): StepRunStrategy(),
     GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
 }

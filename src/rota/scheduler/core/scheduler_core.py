@@ -82,7 +82,7 @@ class SchedulerCore:
         self.observers: Final[list[Callable[[Attempt], None]]] = []
         #: Called with every event after it was taken over.
         self.listeners: Final[list[Callable[[Event, float], None]]] = []
-        self._start: Final = start
+        self.start = start
         self._feed: Final = ClusterFeed(cache, queue, gone=self._gone)
         self._evictions: Final = PendingEvictions(cache.cluster)
         self._hints: Final = Hints()
@@ -245,14 +245,14 @@ class SchedulerCore:
         self, cycle: SchedulingCycle, evaluation: Evaluation, turn: Turn, advice: ExtenderResult | None, now: float
     ) -> None:
         pod, avoiding = turn
-        node_name = cycle.choose(evaluation, start=self._start, avoiding=avoiding, advice=advice)
+        node_name = cycle.choose(evaluation, start=self.start, avoiding=avoiding, advice=advice)
         refusal: FitError | None = None
         make_room = not avoiding and not self._evictions.awaited(pod.uid, now)
         if node_name is None:
-            refusal = cycle.refuse(evaluation, start=self._start, advice=advice, make_room=make_room)
+            refusal = cycle.refuse(evaluation, start=self.start, advice=advice, make_room=make_room)
             refusal = fit_errors.with_hint(refusal, self._hints.of(evaluation))
         if self.observers:
-            attempt = Attempt(pod, evaluation, node_name, refusal, self._start, avoiding, advice, make_room, now)
+            attempt = Attempt(pod, evaluation, node_name, refusal, self.start, avoiding, advice, make_room, now)
             for observe in self.observers:
                 observe(attempt)
         if node_name is not None:

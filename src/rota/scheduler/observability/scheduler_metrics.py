@@ -68,6 +68,8 @@ class SchedulerMetrics:
         self.lost_races = metrics.counter(
             "lost_races_total", "Bindings that lost a race with another scheduler and were tried on another node."
         )
+        #: Totals since the start, for the report of one of several schedulers.
+        self.bound_total = self.decided_total = self.conflicts_total = 0
         self._points: Final[dict[tuple[str, str, str], Distribution]] = {}
         self._known: Final[dict[tuple[str, str], tuple[Counter, Distribution]]] = {}
 
@@ -81,6 +83,13 @@ class SchedulerMetrics:
             )
         pair[0].inc()
         pair[1].observe(took_s)
+        self.decided_total += 1
+
+    def lost_race(self) -> None:
+        """Count a binding that another scheduler's was faster than."""
+        self.lost_races.inc()
+        self.conflicts_total += 1
+        self.decided_total += 1
 
     def passed(self, point: str, status: Status, profile: str, took_s: float) -> None:
         """Count the run of an extension point."""
@@ -96,6 +105,7 @@ class SchedulerMetrics:
 
     def bound(self, attempts: int, waited_s: float) -> None:
         """Count a pod that was bound."""
+        self.bound_total += 1
         self.tries.observe(attempts)
         label = str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
         self._until_bound_s.labels(label).observe(waited_s)

@@ -46,6 +46,8 @@ kube-system/rota:masters-view: Group/system:nodes
 kube-system/rota:leader-election-scheduler: User/rota:scheduler
     create  coordination.k8s.io  leases
     get,update,patch  coordination.k8s.io  leases  kube-scheduler
+kube-system/rota:scheduler-shards: User/rota:scheduler
+    read,create,update,delete  coordination.k8s.io  leases
 """
 
 #: A binding whose name is not its role's.

@@ -18,6 +18,8 @@ rota:scheduler: User/rota:scheduler
     patch,update  core  persistentvolumeclaims,persistentvolumes,pods/status
     create  core  bindings,pods/binding,pods/eviction
     create  rota.dev  bindingbatches
+    read,create,delete,update  rota.dev  schedulerinstances,shardmaps
+    patch,update  rota.dev  schedulerinstances/status,shardmaps/status
     read  apps  replicasets,statefulsets
     read  policy  poddisruptionbudgets
     read  scheduling.k8s.io  podgroups,priorityclasses,workloads

@@ -1,0 +1,89 @@
+"""The work of one of several schedulers while it holds its Lease: its share of the pods, and perhaps batch scheduling.
+
+Batch scheduling divides queues' quotas over all groups of the cluster, so one scheduler does all of it: the one that
+the map gives `BATCH_KEY`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from rota.kit import logs
+from rota.scheduler.core.scheduler_core import SchedulerCore
+from rota.scheduler.ingest.event_handlers import EventHandlers
+from rota.scheduler.scheduling_loop import SchedulingLoop
+from rota.scheduler.sharding.shard_feed import ShardFeed
+from rota.scheduler.sharding.shard_map import BATCH_KEY
+from rota.scheduler.sharding.shard_member import Figures, ShardMember
+
+log = logs.get(__name__)
+
+#: How long after a crash batch scheduling starts again.
+_AGAIN_S: Final = 1.0
+
+
+class ShardedWork:
+    """Connects a member with the core that it decides by."""
+
+    def __init__(
+        self, member: ShardMember, core: SchedulerCore, handlers: EventHandlers, attempts: SchedulingLoop
+    ) -> None:
+        self._member: Final = member
+        self._core: Final = core
+        self._attempts: Final = attempts
+        self.feed: Final = ShardFeed(member.ownership, core, handlers, attempts.feed)
+        self._run_batch: Callable[[], Awaitable[None]] | None = None
+        self._batch: asyncio.Future[None] | None = None
+        member.reassign, member.figures = self._reassign, self._figures
+
+    async def run(self, run_batch: Callable[[], Awaitable[None]] | None) -> None:
+        """Be a member until cancelled; `run_batch` schedules batches, while that is this scheduler's."""
+        self._run_batch = run_batch
+        try:
+            await self._member.run()
+        finally:
+            self._run_batch = None
+            await self._end_batch()
+
+    def _reassign(self) -> int:
+        left = self.feed.reassign()
+        number, members = self._member.share
+        # Of equally good nodes each scheduler begins at another part of the cluster, so that they seldom meet.
+        self._core.start = self._core.cache.cluster.size * number // members
+        owns_batch = self._run_batch is not None and self._member.ownership.owns_key(BATCH_KEY)
+        if owns_batch and self._batch is None and self._run_batch is not None:
+            self._batch = asyncio.ensure_future(self._keep_running(self._run_batch))
+        elif not owns_batch and self._batch is not None:
+            self._batch.cancel()
+            # Its last requests must have ended before the map is acknowledged.
+            left += not self._batch.done()
+            if self._batch.done():
+                self._batch = None
+        if left == 0:
+            self._attempts.wake()
+        return left
+
+    async def _keep_running(self, run_batch: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await run_batch()
+            except Exception as error:
+                log.exception("batch scheduling crashed; it starts again", error=error)
+                await self._attempts.using.clock.sleep(_AGAIN_S)
+
+    async def _end_batch(self) -> None:
+        if self._batch is not None:
+            self._batch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._batch
+            self._batch = None
+
+    def _figures(self) -> Figures:
+        figures = self._attempts.using.figures
+        return Figures(
+            queued=len(self._core.queue),
+            bound=figures.bound_total,
+            conflicts=figures.conflicts_total,
+            decided=figures.decided_total,
+        )
