@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.api import selectors
 from rota.cli import endpoints, options
 from rota.cli.command_types import Command
 from rota.cli.scheduler_options import SchedulerFiles, batch_option, scheduler_options
@@ -124,7 +123,8 @@ def command(
 
 
 def _shard(shard_of: str, instance: str | None, selector: str | None, weight: int) -> "InstanceSettings":
-    from rota.scheduler.sharding.instance_objects import InstanceSettings  # noqa: PLC0415 - not needed for help
+    from rota.api import selectors  # noqa: PLC0415 - not needed for help
+    from rota.scheduler.sharding.instance_objects import InstanceSettings  # noqa: PLC0415
     from rota.scheduler.sharding.shard_member import instance_name  # noqa: PLC0415
 
     host = socket.gethostname()

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rota.apiserver.node_allocations import pod_shares
-from rota.apiserver.node_allocations.pod_index import PodIndex, pods
+from rota.apiserver.node_allocations.pod_index import PodIndex, Residents, pods
 from rota.store.store_interface import Entry, Precondition, Put, Store
 
 #: No API group can begin with a tilde.
@@ -35,6 +35,9 @@ class View:
     """What is bound on some nodes, and the preconditions under which that is complete."""
 
     usage: Mapping[str, pod_shares.NodeAllocation]
+    #: The pods on a node, and those of them that exclude others.
+    residents: Residents
+    excluding: Residents
     #: Ledger keys and their revisions; 0 for one that was never written.
     revisions: Mapping[str, int]
 
@@ -81,21 +84,28 @@ class OvercommitGuard:
             known = known or await self._index.reach(max(revisions.values(), default=0))
         if known:
             usage = {node: self._index.usage(node) for node in nodes}
-        else:
-            usage = await self._listed(nodes)
-        return View(usage=usage, revisions=revisions)
+            residents, excluding = self._index.readers()
+            return View(usage=usage, residents=residents, excluding=excluding, revisions=revisions)
+        there = await self._listed(nodes)
+        apart = {node: {key: one for key, one in found.items() if one.excluded} for node, found in there.items()}
+        return View(
+            usage={node: pod_shares.total(found.values()) for node, found in there.items()},
+            residents=there.__getitem__,
+            excluding=apart.__getitem__,
+            revisions=revisions,
+        )
 
     def learn(self, revision: int, bound: Collection[tuple[str, str, pod_shares.PodAllocation]]) -> None:
         """Record a committed binding at once: pods' keys, nodes and allocations."""
         self._index.learn(keys_of({node for _, node, _ in bound}), revision, bound)
 
-    async def _listed(self, nodes: Collection[str]) -> dict[str, pod_shares.NodeAllocation]:
-        usage = {node: pod_shares.NodeAllocation() for node in nodes}
+    async def _listed(self, nodes: Collection[str]) -> dict[str, dict[str, pod_shares.PodAllocation]]:
+        there: dict[str, dict[str, pod_shares.PodAllocation]] = {node: {} for node in nodes}
         async for entry, _ in pods(self._store):
             held = pod_shares.of_stored(entry.value) if entry is not None else None
-            if held is not None and held[0] in usage:
-                usage[held[0]].add(held[1])
-        return usage
+            if entry is not None and held is not None and held[0] in there:
+                there[held[0]][entry.key] = held[1]
+        return there
 
 
 def keys_of(nodes: Iterable[str]) -> list[str]:

@@ -4,8 +4,8 @@ The index knows its revision, and `overcommit_guard` decides whether that is eno
 costs time, never correctness. This server's own bindings are added without the way through the watch.
 """
 
-from collections.abc import AsyncIterator, Iterable
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Final, TypeAlias
 
 from rota.apiserver.cache.reflector import StoreReflector, listed
 from rota.apiserver.node_allocations import pod_shares
@@ -13,6 +13,8 @@ from rota.kit.clock import Clock
 from rota.store.store_interface import Batch, Entry, Store
 
 PODS: Final = "/core/pods/"
+#: The pods on a node, by key; to be read before anything is awaited.
+Residents: TypeAlias = Callable[[str], Mapping[str, pod_shares.PodAllocation]]
 
 
 class _State:
@@ -22,6 +24,10 @@ class _State:
         self.usage: dict[str, pod_shares.NodeAllocation] = {}
         #: Pods by key: their node and allocation.
         self.pods: dict[str, tuple[str, pod_shares.PodAllocation]] = {}
+        #: Pods by node, by key.
+        self.residents: dict[str, dict[str, pod_shares.PodAllocation]] = {}
+        #: Those of them that exclude others from their node.
+        self.excluding: dict[str, dict[str, pod_shares.PodAllocation]] = {}
         #: Ledger keys to revisions up to which this server knows of all bindings that they guard, ahead of the watch.
         self.sure: dict[str, int] = {}
         #: Pods that were added ahead of the watch, and at which revision: earlier events of the watch are outdated.
@@ -32,21 +38,31 @@ class _State:
         if before is not None:
             node, share = before
             self.usage[node].remove(share)
+            del self.residents[node][key]
+            if share.excluded:
+                del self.excluding[node][key]
             if not self.usage[node].pods:
-                del self.usage[node]
+                del self.usage[node], self.residents[node]
+                self.excluding.pop(node, None)
         if held is not None:
             node, share = self.pods[key] = held
             usage = self.usage.get(node)
             if usage is None:
                 usage = self.usage[node] = pod_shares.NodeAllocation()
             usage.add(share)
+            self._settle(node, key, share)
+
+    def _settle(self, node: str, key: str, share: pod_shares.PodAllocation) -> None:
+        self.residents.setdefault(node, {})[key] = share
+        if share.excluded:
+            self.excluding.setdefault(node, {})[key] = share
 
     def sum(self) -> None:
         """Compute the allocations from all pods, which is faster than pod by pod."""
-        shares_on: dict[str, list[pod_shares.PodAllocation]] = {}
-        for node, share in self.pods.values():
-            shares_on.setdefault(node, []).append(share)
-        self.usage = {node: pod_shares.total(found) for node, found in shares_on.items()}
+        self.residents = {}
+        for key, (node, share) in self.pods.items():
+            self._settle(node, key, share)
+        self.usage = {node: pod_shares.total(found.values()) for node, found in self.residents.items()}
 
     def take(self, batch: Batch) -> None:
         for event in batch.events:
@@ -83,6 +99,12 @@ class PodIndex:
         assert self._state is not None, "asked only after `covers` or `reach` said yes"
         found = self._state.usage.get(node)
         return found.copy() if found is not None else pod_shares.NodeAllocation()
+
+    def readers(self) -> tuple[Residents, Residents]:
+        """Readers of the pods on a node, by key: of all, and of those that exclude others. They stay valid."""
+        state = self._state
+        assert state is not None, "asked only after `covers` or `reach` said yes"
+        return lambda node: state.residents.get(node, {}), lambda node: state.excluding.get(node, {})
 
     def learn(
         self, ledger_keys: Iterable[str], revision: int, bound: Iterable[tuple[str, str, pod_shares.PodAllocation]]

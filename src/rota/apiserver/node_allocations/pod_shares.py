@@ -13,8 +13,10 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from rota.api import gpu_devices, resources
+from rota.api import conflict_reasons, gpu_devices, resources
 from rota.api.gpu_devices import Devices
+from rota.apiserver.node_allocations import host_anti_affinity
+from rota.apiserver.node_allocations.host_anti_affinity import HostTerm
 
 FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
@@ -27,6 +29,8 @@ class PodAllocation:
     ports: tuple[resources.HostPort, ...] = ()
     #: The GPU devices that it has; none before its binding, and on nodes that do not share GPUs.
     devices: Devices = ()
+    #: Pods that it excludes from its node.
+    excluded: tuple[HostTerm, ...] = ()
 
 
 @dataclass(slots=True)
@@ -76,13 +80,15 @@ class NodeAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """One resource or port that a pod needs and a node does not have."""
+    """One resource or port that a pod needs and a node does not have, or a pod there that excludes it."""
 
-    #: `InsufficientResource` or `PortConflict`, as a cause of a `Status`.
+    #: `InsufficientResource`, `PortConflict` or `AntiAffinityConflict`, as a cause of a `Status`.
     kind: str
-    #: The resource, or the port as address/protocol/number.
+    #: The resource, the port as address/protocol/number, or the pod as namespace/name.
     what: str
     message: str
+    #: Of `conflict_reasons`.
+    reason: str
 
 
 def free(allocatable: Mapping[str, int], usage: NodeAllocation) -> dict[str, int]:
@@ -100,17 +106,18 @@ def collisions(share: PodAllocation, allocatable: Mapping[str, int], usage: Node
             one.resource,
             f"{one.reason}: requested {resources.shown(one.resource, one.requested)}, "
             f"free {resources.shown(one.resource, one.free)}",
+            conflict_reasons.CAPACITY,
         )
         for one in resources.fits(free(allocatable, usage), share.requests)
     ]
     for port in resources.conflicting_ports(share.ports, usage.ports):
         name = f"{port.address}/{port.protocol}/{port.port}"
-        found.append(Collision("PortConflict", name, f"host port {name} is taken"))
+        found.append(Collision("PortConflict", name, f"host port {name} is taken", conflict_reasons.PORT))
     wanted = gpu_devices.demand(share.requests)
     if found or not wanted.gpus or not gpu_devices.shareable(allocatable):
         return found
     why = _device_shortage(share, free_devices(allocatable, usage), wanted, usage.unassigned)
-    return [Collision("InsufficientResource", wanted.resource, why)] if why else []
+    return [Collision("InsufficientResource", wanted.resource, why, conflict_reasons.DEVICE)] if why else []
 
 
 def free_devices(allocatable: Mapping[str, int], usage: NodeAllocation) -> list[int]:
@@ -145,7 +152,13 @@ def of_pod(pod: Mapping[str, Any]) -> PodAllocation:
         resources.pod_requests(pod, use_status=True),
         resources.host_ports(pod),
         gpu_devices.of_annotations(annotations),
+        _excluded((pod.get("spec") or {}).get("affinity")),
     )
+
+
+def _excluded(affinity: Mapping[str, Any] | None) -> tuple[HostTerm, ...]:
+    apart = (affinity or {}).get("podAntiAffinity") or {}
+    return host_anti_affinity.terms(apart.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
 
 
 # The fields of a stored pod that determine its allocation. Amounts and ports are decoded, and checked, by the caller.
@@ -166,8 +179,17 @@ class _Condition(msgspec.Struct, gc=False, omit_defaults=True):
     reason: str | None = None
 
 
+class _AntiAffinity(msgspec.Struct, gc=False, omit_defaults=True):
+    requiredDuringSchedulingIgnoredDuringExecution: list[dict[str, Any]] | None = None  # noqa: N815 - the wire's name
+
+
+class _Affinity(msgspec.Struct, gc=False, omit_defaults=True):
+    podAntiAffinity: _AntiAffinity | None = None  # noqa: N815 - the wire's name
+
+
 class _Spec(msgspec.Struct, gc=False, omit_defaults=True):
     nodeName: str | None = None  # noqa: N815 - the wire's name
+    affinity: _Affinity | None = None
     containers: list[_Part] | None = None
     initContainers: list[_Part] | None = None  # noqa: N815 - the wire's name
     overhead: dict[str, Any] | None = None

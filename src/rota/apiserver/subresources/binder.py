@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from rota.api import errors, gotext, gpu_devices, resources
+from rota.api import conflict_reasons, errors, gotext, gpu_devices, resources
 from rota.api.identifiers import GroupResource
 from rota.apiserver import stored_form
 from rota.apiserver.interfaces import Attributes, Object, Registry
 from rota.apiserver.node_allocations import pod_shares
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard, View, keys_of
 from rota.apiserver.subresources import bind_template
+from rota.apiserver.subresources.node_residents import NodeResidents
 from rota.store.store_interface import MOST_WRITES, Committed, Entry, Precondition, Put, Transaction
 
 PODS: Final = GroupResource("", "pods")
@@ -29,6 +30,8 @@ MOST_KEYS: Final = MOST_WRITES - 1
 _TRIES: Final = 64
 #: How many nodes are cached as they were last read.
 _MOST_NODES: Final = 16_384
+#: The taint of cordoned nodes.
+_CORDONED: Final = "node.kubernetes.io/unschedulable"
 _IN_COMPANY: Final = "not bound because the batch is atomic and others of its pods cannot be bound"
 
 
@@ -66,6 +69,8 @@ class Node:
     #: The revision that created it, which identifies the incarnation.
     created: int
     allocatable: Mapping[str, int]
+    #: Whether it is cordoned.
+    unschedulable: bool = False
 
     @classmethod
     def of(cls, entry: Entry) -> "Node":
@@ -77,6 +82,7 @@ class Node:
             revision=entry.revision,
             created=entry.created,
             allocatable=resources.node_allocatable(obj),
+            unschedulable=bool((obj.get("spec") or {}).get("unschedulable")),
         )
 
 
@@ -152,6 +158,7 @@ class Binder:
         resource = registry.resource(PODS)
         plan = _Plan()
         used: set[str] = set()
+        residents = None if view is None else NodeResidents(registry.store, view)
         for bind_request, entry in zip(bind_requests, entries, strict=True):
             free = None if entry is None or not bind_request.is_plain else bind_template.assignable(entry.value)
             pod: Object | None = None
@@ -162,18 +169,25 @@ class Binder:
                 free, share = None, None
                 pod = None if entry is None else stored_form.entry_object(entry, resource)
                 verdict = _refuse_pod(bind_request, pod)
-            if verdict is None and view is not None:
+            if verdict is None and view is not None and residents is not None:
                 assert entry is not None, "a pod that is not there is refused"
                 share = share or pod_shares.wanted(entry.value)
                 node = nodes[bind_request.node]
                 if node is not None and gpu_devices.demand(share.requests).gpus:
                     verdict, share = _choose_devices(bind_request, node, share, view)
                 verdict = verdict or _refuse_node(bind_request, node, share, view, plan)
+                if verdict is None and node is not None and node.unschedulable:
+                    pod = pod or stored_form.entry_object(entry, resource)
+                    verdict, free = _refuse_cordoned(bind_request, node, pod), None
+                if verdict is None and node is not None:
+                    apart = await residents.conflict(node.name, entry.key, share, entry.value)
+                    verdict = None if apart is None else _refuse_company(bind_request, node, apart, plan)
                 if verdict is None and share.devices:
                     devices = share.devices
                     free, pod = None, pod or stored_form.entry_object(entry, resource)
                 if verdict is None:
                     view.usage[bind_request.node].add(share)
+                    residents.add(bind_request.node, entry.key, share, entry.value)
                     plan.bound.append((entry.key, bind_request.node, share))
             plan.verdicts.append(verdict)
             if verdict is None:
@@ -189,8 +203,9 @@ class Binder:
         if view is not None and used:
             plan.writes += view.writes(used)
             plan.guards += view.guards(used)
+            # The revision, not only the incarnation: a node that is cordoned gets no pod from then on.
             plan.guards += [
-                Precondition(one.key, created=one.created) for name in used if (one := nodes[name]) is not None
+                Precondition(one.key, revision=one.revision) for name in used if (one := nodes[name]) is not None
             ]
         return plan
 
@@ -261,16 +276,24 @@ def _refuse_pod(bind_request: BindRequest, pod: Object | None) -> Verdict:
     ):
         if expected and expected != actual:
             why = f"Precondition failed: {what} in precondition: {expected}, {what} in object meta: {actual}"
-            return errors.conflict(PODS, bind_request.name, why)
+            return _moved(bind_request, why, PODS)
     if metadata.get("deletionTimestamp"):
-        return _refusal(bind_request, f"pod {bind_request.name} is being deleted, cannot be assigned to a host")
+        return _moved(bind_request, f"pod {bind_request.name} is being deleted, cannot be assigned to a host")
     if spec.get("nodeName"):
-        return _refusal(
+        return _moved(
             bind_request, f"pod {bind_request.name} is already assigned to node {gotext.quote(spec['nodeName'])}"
         )
     if spec.get("schedulingGates"):
-        return _refusal(bind_request, f"pod {bind_request.name} has non-empty .spec.schedulingGates")
+        return _moved(bind_request, f"pod {bind_request.name} has non-empty .spec.schedulingGates")
     return None
+
+
+def _moved(bind_request: BindRequest, why: str, what: GroupResource = _BINDING) -> errors.Conflict:
+    return _conflict(what, bind_request.name, why, (_reason(conflict_reasons.POD_MOVED),))
+
+
+def _reason(reason: str) -> errors.Cause:
+    return errors.Cause(type=conflict_reasons.CAUSE, message=reason)
 
 
 def _choose_devices(
@@ -290,8 +313,11 @@ def _refuse_node(
     bind_request: BindRequest, node: Node | None, share: pod_shares.PodAllocation, view: View, plan: _Plan
 ) -> Verdict:
     if node is None:
-        cause = errors.Cause(type="NodeNotFound", message=bind_request.node)
-        return _refusal(bind_request, f"node {gotext.quote(bind_request.node)} does not exist", (cause,))
+        causes = (
+            errors.Cause(type="NodeNotFound", message=bind_request.node),
+            _reason(conflict_reasons.UNSCHEDULABLE),
+        )
+        return _refusal(bind_request, f"node {gotext.quote(bind_request.node)} does not exist", causes)
     usage = view.usage[bind_request.node]
     found = pod_shares.collisions(share, node.allocatable, usage)
     if not found:
@@ -300,13 +326,43 @@ def _refuse_node(
     return insufficient_capacity(_BINDING, bind_request.name, node, found, pod_shares.free(node.allocatable, usage))
 
 
+def _refuse_cordoned(bind_request: BindRequest, node: Node, pod: Object) -> Verdict:
+    """A cordoned node takes only pods that tolerate that, so that a drain finds all pods that it must evict."""
+    tolerated = (pod.get("spec") or {}).get("tolerations") or ()
+    if any(_tolerates_cordon(one) for one in tolerated):
+        return None
+    why = f"node {gotext.quote(node.name)} is unschedulable"
+    return _refusal(bind_request, why, (_reason(conflict_reasons.UNSCHEDULABLE),))
+
+
+def _tolerates_cordon(toleration: Object) -> bool:
+    key, operator = toleration.get("key") or "", toleration.get("operator") or "Equal"
+    if (toleration.get("effect") or "NoSchedule") != "NoSchedule":
+        return False
+    if not key:
+        return bool(operator == "Exists")
+    return bool(key == _CORDONED and (operator == "Exists" or not toleration.get("value")))
+
+
+def _refuse_company(bind_request: BindRequest, node: Node, apart: pod_shares.Collision, plan: _Plan) -> Verdict:
+    # The pod that is in the way may be gone by now: the newest state decides.
+    plan.crowded = True
+    causes = (
+        _reason(apart.reason),
+        errors.Cause(type=apart.kind, message=apart.message, field=apart.what),
+        errors.Cause(type="NodeResourceVersion", message=str(node.revision)),
+    )
+    return _refusal(bind_request, f"node {gotext.quote(node.name)} is not possible: {apart.message}", causes)
+
+
 def insufficient_capacity(
     what: GroupResource, name: str, node: Node, collisions: Sequence[pod_shares.Collision], free: Mapping[str, int]
 ) -> errors.Conflict:
     """A 409 with the conflicts, and all that a scheduler needs to choose again.
 
     The causes are one `InsufficientResource` or `PortConflict` for each conflict (`field` names the resource or port),
-    then the node's resourceVersion as `NodeResourceVersion`, then one `NodeFree` for each resource that it declares.
+    then the node's resourceVersion as `NodeResourceVersion`, then one `NodeFree` for each resource that it declares,
+    and the `ConflictReason` (`rota.api.conflict_reasons`).
     """
     causes = [errors.Cause(type=one.kind, message=one.message, field=one.what) for one in collisions]
     causes.append(errors.Cause(type="NodeResourceVersion", message=str(node.revision)))
@@ -314,6 +370,7 @@ def insufficient_capacity(
         errors.Cause(type="NodeFree", message=resources.shown(resource, amount), field=resource)
         for resource, amount in sorted(free.items())
     ]
+    causes.append(_reason(collisions[0].reason))
     why = f"node {gotext.quote(node.name)} has insufficient capacity: {'; '.join(one.message for one in collisions)}"
     return _conflict(what, name, why, causes)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from rota.api import errors
+from rota.api import conflict_reasons, errors
 from rota.columns.pods import PodInfo
 from rota.scheduler.cycle.scheduling_cycle import ExtenderResult, SchedulingCycle
 from rota.scheduler.extenders import preemption_candidates
@@ -17,7 +17,7 @@ from rota.scheduler.status import fit_errors
 from rota.scheduler.status.fit_errors import FitError
 
 #: Causes of a conflict that concern the node; another node may work.
-_ABOUT_NODES: Final = ("InsufficientResource", "PortConflict", "NodeNotFound")
+_ABOUT_NODES: Final = ("InsufficientResource", "PortConflict", "NodeNotFound", "AntiAffinityConflict")
 
 
 class Interests(Protocol):
@@ -99,4 +99,12 @@ def reconsidered(refusal: FitError, answer: Sequence[Candidate] | Status) -> Fit
 def lost_race(status: Status) -> bool:
     """Whether the node had no free resources any more, so that the next-best node is worth a try."""
     error = status.error
-    return isinstance(error, errors.Conflict) and any(error.has_cause(cause) for cause in _ABOUT_NODES)
+    return isinstance(error, errors.Conflict) and (
+        any(error.has_cause(cause) for cause in _ABOUT_NODES) or conflict_reason(status) in conflict_reasons.ABOUT_NODES
+    )
+
+
+def conflict_reason(status: Status) -> str:
+    """Why a binding was refused, of `rota.api.conflict_reasons`; empty if the server does not say."""
+    causes = status.error.details.causes if isinstance(status.error, errors.Conflict) and status.error.details else ()
+    return next((one.message for one in causes or () if one.type == conflict_reasons.CAUSE), "")
