@@ -20,11 +20,10 @@ from rota.client.events.recorder import EventRecorder
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
 from rota.client.pods import PODS
-from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Selection
 from rota.columns.pods import PodInfo
 from rota.kit import logs
-from rota.kit.backoff import Backoff, Policy, Rng
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.kit.rate_limit import TokenBucket
@@ -77,7 +76,6 @@ NODES: Final = ("", "v1", "nodes")
 _LIVING: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
 #: Objects per page: larger than usual, since the start waits for them.
 _PAGE: Final = 5000
-_DISCOVERY: Final = Policy(initial_s=0.2, cap_s=5.0)
 
 
 class Scheduler:
@@ -238,7 +236,7 @@ class Scheduler:
         """Keep the cache up to date, and schedule while leading, until cancelled."""
         async with Supervisor("scheduler", clock=self._clock, rng=self._rng) as supervisor:
             try:
-                await self._discover()
+                await self.bindings.discover_when_ready()
                 self._make_batch_profile()
                 self._make_informers()
                 for name, informer in self._informers.items():
@@ -256,17 +254,6 @@ class Scheduler:
                 self._supervisor = None
                 await self._using.extender_chain.close()
                 await asyncio.gather(*self._retiring)
-
-    async def _discover(self) -> None:
-        pauses = Backoff(_DISCOVERY, self._rng)
-        while True:
-            try:
-                await self.bindings.discover()
-            except (errors.ApiError, TransportError) as error:
-                log.info("server does not say what it can do", error=error)
-                await self._clock.sleep(pauses.next())
-            else:
-                return
 
     async def _sync(self) -> None:
         began = self._clock.monotonic()

@@ -814,6 +814,21 @@ class WhatIfStatus(DictMixin):
 class WhatIf(DictMixin):
     r"""A question about the cluster: what would happen if something were different. It is answered and not stored.
 
+    **parameters**
+
+    * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
+    * **kind** ``Optional[str]`` - The kind of this object: WhatIf.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Not used: questions are not stored.
+    * **spec** ``Optional[WhatIfSpec]`` - The question.
+    * **status** ``Optional[WhatIfStatus]`` - The answer; set by the server.
+    """
+
+    apiVersion: "Optional[str]" = None
+    kind: "Optional[str]" = None
+    metadata: "Optional[meta_v1.ObjectMeta]" = None
+    spec: "Optional[WhatIfSpec]" = None
+    status: "Optional[WhatIfStatus]" = None
+
 
 class SchedulerInstanceSpec(DictMixin):
     r"""What a scheduler was started with.
@@ -864,12 +879,6 @@ class SchedulerInstance(DictMixin):
     **parameters**
 
     * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
-    * **kind** ``Optional[str]`` - The kind of this object: WhatIf.
-    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Not used: questions are not stored.
-    * **spec** ``Optional[WhatIfSpec]`` - The question.
-    * **status** ``Optional[WhatIfStatus]`` - The answer; set by the server.
-
-
     * **kind** ``Optional[str]`` - The kind of this object: SchedulerInstance.
     * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Its name and the like.
     * **spec** ``Optional[SchedulerInstanceSpec]`` - What it was started with.
@@ -879,10 +888,6 @@ class SchedulerInstance(DictMixin):
     apiVersion: "Optional[str]" = None
     kind: "Optional[str]" = None
     metadata: "Optional[meta_v1.ObjectMeta]" = None
-    spec: "Optional[WhatIfSpec]" = None
-    status: "Optional[WhatIfStatus]" = None
-
-
     spec: "Optional[SchedulerInstanceSpec]" = None
     status: "Optional[SchedulerInstanceStatus]" = None
 

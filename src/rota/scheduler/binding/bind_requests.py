@@ -50,6 +50,7 @@ _UNCERTAIN: Final = frozenset({500, 502, 504})
 #: Number of failed reads after which a line is logged.
 _READS: Final = 5
 _READ_BACKOFF: Final = backoff.Policy(initial_s=0.2, cap_s=5.0)
+_DISCOVERY: Final = backoff.Policy(initial_s=0.2, cap_s=5.0)
 _STOPPED: Final = Status(Code.ERROR, ("the scheduler stopped before it knew whether the pod was bound",))
 
 
@@ -110,6 +111,18 @@ class BindRequestQueue:
         else:
             self.batches = b'"bindingbatches"' in found
         log.info("bindings", batches=self.batches)
+
+    async def discover_when_ready(self) -> None:
+        """The same, and again until the server answers."""
+        pauses = Backoff(_DISCOVERY, self._rng)
+        while True:
+            try:
+                await self.discover()
+            except (ApiError, TransportError) as error:
+                log.info("server does not say what it can do", error=error)
+                await self._clock.sleep(pauses.next())
+            else:
+                return
 
     def submit(self, pod: PodInfo, node_name: str, done: Done) -> None:
         """Bind the pod to the node; `done` is called once, on the event loop."""
