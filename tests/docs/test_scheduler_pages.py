@@ -15,6 +15,7 @@ PAGES = {
     "extend-the-scheduler.md": 1,
     "rebalance.md": 3,
     "share-gpus.md": 1,
+    "schedule-by-objectives.md": 2,
 }
 
 

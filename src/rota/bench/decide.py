@@ -54,7 +54,7 @@ def measure(*, store_url: str = "", quick: bool = False) -> list[Result]:
     """Measure decisions; uses no store."""
     effort = QUICK if quick else Effort()
     # Memory first, while the process has no freed memory to reuse.
-    return [*_memory(effort), *_workloads(effort), *_preemptions(effort), *_growth(effort)]
+    return [*_memory(effort), *_workloads(effort), *_objectives(effort), *_preemptions(effort), *_growth(effort)]
 
 
 def _workloads(effort: Effort) -> Iterable[Result]:
@@ -77,6 +77,25 @@ def _placed(name: str, template: Template, nodes: int, effort: Effort, *, runnin
     plain = Decider(_plain_framework(), cluster)
     reference = 1 / processor.spent_s(lambda: _place(plain, [interner.pod(template(next(numbers)))]))
     return rate(name, median(rates), reference, against=AGAINST)
+
+
+def _objectives(effort: Effort) -> Iterable[Result]:
+    """Five objectives combined by Chebyshev's order, beside the default profile without them in alternating rounds."""
+    for name in ("identical pods", "pods that all differ"):
+        template, interner, numbers = WORKLOADS[name], PodInterner(), itertools.count()
+        rates: dict[bool, list[float]] = {False: [], True: []}
+        for _ in range(effort.rounds):
+            for combined, found in rates.items():
+                decider = Decider(_objective_framework() if combined else _framework(), _cluster(NODES))
+                pods = [interner.pod(template(next(numbers))) for _ in range(effort.decisions + 1)]
+                _place(decider, pods[:1])
+                found.append(effort.decisions / processor.spent_s(lambda: _place(decider, pods[1:])))  # noqa: B023 - called at once
+        yield rate(
+            f"five objectives, {name}, {NODES:,} nodes",
+            median(rates[True]),
+            median(rates[False]),
+            against="without objectives",
+        )
 
 
 def _preemptions(effort: Effort) -> Iterable[Result]:
@@ -241,6 +260,29 @@ def _fill(cluster: Cluster, interner: PodInterner, running: int) -> None:
 def _framework(registry: Registry | None = None) -> Framework:
     known = builtin.registry() if registry is None else registry
     return Framework(resolution.default(specs_of(known)).first, known)
+
+
+def _objective_framework() -> Framework:
+    """The default profile with five objectives and a combiner."""
+    names = [f"{each}Objective" for each in ("Power", "Utilization", "Balance", "Fragmentation", "Price")]
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {
+                "schedulerName": "default-scheduler",
+                "plugins": {"multiPoint": {"enabled": [{"name": name} for name in [*names, "ObjectiveCombiner"]]}},
+                "pluginConfig": [
+                    {
+                        "name": "ObjectiveCombiner",
+                        "args": {"method": "Chebyshev", "objectives": [{"plugin": name} for name in names]},
+                    }
+                ],
+            }
+        ],
+    }
+    registry = builtin.registry()
+    return Framework(resolution.resolve(resolution.read(document), specs_of(registry)).first, registry)
 
 
 def _plain_framework() -> Framework:

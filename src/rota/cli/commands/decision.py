@@ -199,6 +199,8 @@ def _show(name: str | None, answer: Answer) -> None:
         _show_session(name, answer)
         return
     click.echo(f"{name or 'pod'} {decision_report.summary(answer)}")
+    if answer.combination:
+        click.echo(answer.combination)
     if answer.verdicts:
         click.echo()
         order = sorted(answer.verdicts, key=lambda node: (-answer.totals.get(node, -1), node))
@@ -210,10 +212,16 @@ def _row(node: str, answer: Explanation) -> tuple[str, str, object, str]:
     status = answer.verdicts[node]
     if status.ok:
         shares = sorted(answer.scores[node].items(), key=lambda share: (-share[1], share[0]))
-        why = ", ".join(f"{plugin} {score}" for plugin, score in shares)
-        return node, "best" if node in answer.best else "feasible", answer.totals[node], why
+        why = ", ".join(f"{plugin} {score}{_cost(answer.costs[node].get(plugin))}" for plugin, score in shares)
+        verdict = "best" if node in answer.best else "front" if node in answer.front else "feasible"
+        return node, verdict, "" if answer.combination else answer.totals[node], why
     why = f"{status.plugin}: {', '.join(sorted(status.reasons))}" if status.reasons else status.plugin
     return node, status.code.value, "", why
+
+
+def _cost(cost: tuple[float, str] | None) -> str:
+    """The cost of an objective in its unit."""
+    return "" if cost is None else f" ({cost[0]:.4g} {cost[1]})"
 
 
 def _show_session(name: str | None, outcome: Outcome) -> None:

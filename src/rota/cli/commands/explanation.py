@@ -115,6 +115,8 @@ def _show(explanation: Explanation) -> None:
     where = f" (on {explanation.current_node})" if explanation.current_node else ""
     name = f"{explanation.metadata.namespace}/{explanation.metadata.name}"
     click.echo(f"{_painted(name, bold=True)}{where} {_painted(explanation.summary, fg=_COLOURS[explanation.outcome])}")
+    if explanation.combination:
+        click.echo(f"\n{explanation.combination}")
     if explanation.changes:
         click.echo(f"\n{_painted('What would have to change', bold=True)}")
         for change in explanation.changes:
@@ -134,8 +136,8 @@ def _show_nodes(explanation: Explanation) -> None:
     rows = [
         [
             node.name,
-            "best" if node.best else "feasible" if node.feasible else "refused",
-            node.total if node.feasible else "",
+            "best" if node.best else "front" if node.on_front else "feasible" if node.feasible else "refused",
+            node.total if node.feasible and not explanation.combination else "",
             "; ".join(_why(node)),
             *([_eviction(node.eviction)] if tried else []),
         ]
@@ -147,7 +149,8 @@ def _show_nodes(explanation: Explanation) -> None:
 def _why(node: Node) -> Iterator[str]:
     for score in node.scores:
         weight = f"x{score.weight}" if score.weight != 1 else ""
-        yield f"{score.plugin} {score.score}{weight}"
+        cost = f" ({score.cost:.4g} {score.unit})" if score.cost is not None else ""
+        yield f"{score.plugin} {score.score}{weight}{cost}"
     for refusal in node.refusals:
         yield f"{refusal.plugin}: {', '.join(refusal.reasons)}"
 

@@ -5,7 +5,7 @@ with paths relative to the arguments. Structs of third-party plugins follow the 
 Scoring shapes map utilisation 0..100 to 0..10, which plugins scale to 0..100.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -28,6 +28,14 @@ class Checked(Protocol):
 
     def faults(self) -> Iterator[Fault]:
         """List what is wrong, with paths relative to the arguments."""
+
+
+@runtime_checkable
+class DependsOnProfile(Protocol):
+    """Arguments that name other plugins of the profile."""
+
+    def profile_faults(self, scoring: Collection[str]) -> Iterator[Fault]:
+        """List what is wrong, given the plugins that score."""
 
 
 class ResourceSpec(WireStruct, frozen=True):

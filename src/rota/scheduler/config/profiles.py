@@ -17,6 +17,7 @@ from types import MappingProxyType
 import msgspec
 
 from rota.scheduler.config import documents, stock_defaults
+from rota.scheduler.config.args import DependsOnProfile
 from rota.scheduler.config.faults import ConfigurationError, Fault
 from rota.scheduler.config.specs import PluginSpecs, default_args, enabling_faults, naming_faults, read_args
 from rota.scheduler.config.wire import KubeSchedulerProfile, PluginRef, PluginSet
@@ -61,6 +62,15 @@ def resolve(
         raise ConfigurationError(faults)
 
     running = {each.name for enabled in plugins.values() for each in enabled}
+    scoring = {each.name for each in plugins[ExtensionPoint.SCORE]}
+    for name, value in args.items():
+        if name in running and isinstance(value, DependsOnProfile):
+            faults += [
+                Fault(f"{path}.pluginConfig", f"{fault} (arguments of plugin {name})")
+                for fault in value.profile_faults(scoring)
+            ]
+    if faults:
+        raise ConfigurationError(faults)
     return ProfileSpec(
         scheduler_name=profile.scheduler_name or "",
         points=MappingProxyType(plugins),

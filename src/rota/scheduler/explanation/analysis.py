@@ -8,6 +8,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.cycle.decision import Decider, Decision
+from rota.scheduler.explanation import objective_reasons
 from rota.scheduler.explanation.node_tables import Evictions, Obstacles, victim
 from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.evaluation import Evaluation
@@ -167,6 +169,7 @@ class _Told:
             nominated=made.nominated_node or "",
             victims=tuple(map(victim, made.victims)),
             no_room=", ".join(room.status.reasons) if room is not None and not room.status.ok else "",
+            combination=self._combination(totals),
             changes=self._changes(asked, refused) if not totals or node_name else (),
             nodes=tuple(
                 self._feasible(info, totals, best)
@@ -183,6 +186,21 @@ class _Told:
         if not held.ok and not self._pod.node_name:
             return "Held"
         return "Schedulable" if totals else "Unschedulable"
+
+    def _combination(self, totals: Mapping[str, int]) -> str:
+        """One sentence about the objectives and the node that they choose."""
+        combiner = self._framework.combiner
+        if combiner is None or not totals:
+            return ""
+        info = self._evaluation.cluster.by_name[_best(totals)[0]]
+        return objective_reasons.sentence(self._evaluation, combiner, info)
+
+    @cached_property
+    def _front(self) -> frozenset[int]:
+        """The rows of the front."""
+        if self._framework.combiner is None or self._evaluation.failure is not None:
+            return frozenset()
+        return objective_reasons.front(self._evaluation, self._framework.combiner)
 
     def _totals(self, infos: list[NodeInfo]) -> dict[str, int]:
         """The total scores of the feasible nodes, extenders included."""
@@ -214,6 +232,7 @@ class _Told:
             name=info.name,
             feasible=True,
             best=info.name in best,
+            on_front=info.row in self._front,
             scores=self._scores(info),
             total=totals[info.name],
         )
@@ -228,9 +247,13 @@ class _Told:
 
     def _scores(self, info: NodeInfo) -> tuple[Score, ...]:
         found = []
+        costs = self._evaluation.costs_of(info.row)
         for plugin, weighted in self._evaluation.scores_of(info.row).items():
             weight = self._weights[plugin]
-            found.append(Score(plugin=plugin, score=weighted // weight, weight=weight, weighted=weighted))
+            cost, unit = costs.get(plugin, (None, ""))
+            found.append(
+                Score(plugin=plugin, score=weighted // weight, weight=weight, weighted=weighted, cost=cost, unit=unit)
+            )
         if info.name in self._opinions.ratings:
             rating = self._opinions.ratings[info.name]
             found.append(Score(plugin="Extender", score=rating, weighted=rating))
@@ -244,6 +267,8 @@ class _Told:
             return f"is held back by {held.plugin}: {', '.join(held.reasons)}"
         if best := _best(totals):
             named = best[0] if len(best) == 1 else f"one of {_listed(best)}"
+            if self._framework.combiner is not None:
+                return f"would go to {named}, chosen by objectives"
             return f"would go to {named} with a score of {totals[best[0]]}"
         nodes = len(self._evaluation.cluster.by_name)
         if not early.ok:

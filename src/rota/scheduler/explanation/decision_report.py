@@ -5,11 +5,13 @@ scenario's `expect`; tables for users are made from the same value.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rota.columns.pods import PodInfo
 from rota.scheduler.cycle.decision import Decision
+from rota.scheduler.explanation import objective_reasons
 from rota.scheduler.framework.status import Code, Status
 
 
@@ -28,6 +30,12 @@ class Explanation:
     totals: dict[str, int] = field(default_factory=dict)
     #: All nodes with the highest total.
     best: tuple[str, ...] = ()
+    #: If objectives chose: the reason. Then totals only order the nodes.
+    combination: str = ""
+    #: The nodes that no other dominates in the combined objectives.
+    front: frozenset[str] = frozenset()
+    #: Costs of objectives with their units, by feasible node and plugin.
+    costs: dict[str, dict[str, tuple[float, str]]] = field(default_factory=dict)
     #: The node where preemption would make room, if no node is feasible.
     nominated: str = ""
     victims: tuple[PodInfo, ...] = ()
@@ -50,9 +58,23 @@ def explain(decision: Decision) -> Explanation:
         scores={name: evaluation.scores_of(row) for row, name in feasible.items()},
         totals={name: int(evaluation.totals[row]) for row, name in feasible.items()},
         best=tuple(feasible[row] for row in evaluation.best_rows()),
+        costs={name: evaluation.costs_of(row) for row, name in feasible.items()},
+        **_combination(decision, feasible),
         nominated=nominated,
         victims=victims,
     )
+
+
+def _combination(decision: Decision, feasible: Mapping[int, str]) -> dict[str, Any]:
+    evaluation = decision.evaluation
+    combiner, best = evaluation.framework.combiner, evaluation.best_rows()
+    if combiner is None or not best:
+        return {}
+    chosen = evaluation.cluster.by_name[feasible[best[0]]]
+    return {
+        "combination": objective_reasons.sentence(evaluation, combiner, chosen),
+        "front": frozenset(feasible[row] for row in objective_reasons.front(evaluation, combiner)),
+    }
 
 
 def to_document(explanation: Explanation) -> dict[str, Any]:
@@ -70,6 +92,14 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
             name: {**scores, "total": explanation.totals[name]} for name, scores in explanation.scores.items()
         }
         document["best"] = sorted(explanation.best)
+    if any(explanation.costs.values()):
+        document["costs"] = {
+            name: {plugin: {"cost": cost, "unit": unit} for plugin, (cost, unit) in costs.items()}
+            for name, costs in explanation.costs.items()
+        }
+    if explanation.combination:
+        document["combination"] = explanation.combination
+        document["front"] = sorted(explanation.front)
     if explanation.nominated:
         document["nominated"] = explanation.nominated
         document["victims"] = sorted(pod.key for pod in explanation.victims)
@@ -85,6 +115,8 @@ def summary(explanation: Explanation) -> str:
     if explanation.best:
         total = explanation.totals[explanation.best[0]]
         one_of = "" if len(explanation.best) == 1 else "one of "
+        if explanation.combination:
+            return f"would go to {one_of}{', '.join(explanation.best)}, chosen by objectives"
         return f"would go to {one_of}{', '.join(explanation.best)} with a score of {total}"
     nodes = len(explanation.verdicts)
     if explanation.pre_filter is not None:

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from rota.columns.arrays import BoolArray, CodeArray, IndexArray, IntArray
+from rota.columns.arrays import BoolArray, CodeArray, FloatArray, IndexArray, IntArray
 from rota.columns.change_log import Changes
 from rota.columns.cluster import Cluster
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework import stopwatch
 from rota.scheduler.framework.nominated_pods import NominatedPodFilter, Nominations
+from rota.scheduler.framework.objectives import Objective
 from rota.scheduler.framework.plugin_interfaces import ExtensionPoint, PreFilterResult, Reuse
 from rota.scheduler.framework.plugin_results import FEW_ROWS, UNKNOWN, FilterResults, PluginFailure, ScoreResults
 from rota.scheduler.framework.runtime import Framework, PreFiltered, as_error
@@ -37,6 +38,7 @@ class Evaluation:
     __slots__ = (
         "_asking",
         "_catalog_generation",
+        "_combined",
         "_eligible",
         "_filters",
         "_generation",
@@ -81,6 +83,8 @@ class Evaluation:
         #: Sums of weighted scores, whether feasible or not.
         self._sums: IntArray
         self._totals: IntArray | None
+        #: The order that the combiner made, until something changes.
+        self._combined: IntArray | None = None
         #: The plugin that is being called, in case it raises.
         self._asking = ""
         #: The current extension point, and when it began.
@@ -97,7 +101,40 @@ class Evaluation:
 
     @property
     def totals(self) -> IntArray:
-        """The sums of all weighted scores by row; -1 where the pod may not go."""
+        """The order of nodes by row, the highest first: the sums of all weighted scores, or what the profile's combiner
+        makes of its objectives. -1 where the pod may not go."""
+        if self.framework.combiner is None or not self._scored or self.failure is not None:
+            return self._added
+        if self._combined is None:
+            self._combined = np.full(len(self.feasible), INFEASIBLE, dtype=np.int64)
+            rows, costs, others = self.objectives()
+            if len(rows):
+                self._combined[rows] = self.framework.combiner.combined(costs, others)
+        return self._combined
+
+    def objectives(self, within: IndexArray | None = None) -> tuple[IndexArray, FloatArray, IntArray]:
+        """The feasible rows, the costs of the combiner's objectives there, and the sums of the other scores.
+
+        Costs have shape (rows, objectives), in the order of the combiner and in the units of the objectives. `within`
+        selects some of the rows once all of them are scored.
+        """
+        names = self.framework.combiner.objectives
+        if self._rows is not None:
+            rows = self._rows
+        else:
+            rows = np.flatnonzero(self.feasible) if within is None else within[self.feasible[within]]
+        costs = np.zeros((len(rows), len(names)))
+        others = self._added[rows].copy()
+        for part in self._scorers:
+            if part.forms.name in names:
+                at = rows if part.rows is None else slice(None)
+                costs[:, names.index(part.forms.name)] = part.raw[at] / part.forms.plugin.per_unit
+                others -= part.weighted[at]
+        return rows, costs, others
+
+    @property
+    def _added(self) -> IntArray:
+        """The sums of all weighted scores by row."""
         if self._totals is None:
             self._totals = np.full(len(self.feasible), INFEASIBLE, dtype=np.int64)
             self._totals[self._rows] = self._sums
@@ -108,7 +145,7 @@ class Evaluation:
 
         Of several, the first at or after `start` is chosen, wrapping around.
         """
-        rows = self._rows
+        rows = self._rows if self.framework.combiner is None else None
         totals = self.totals if rows is None else self._sums
         first = start if rows is None or not start else int(rows.searchsorted(start))
         if not len(totals):
@@ -193,6 +230,15 @@ class Evaluation:
         """The weighted scores of a feasible node by plugin; plugins that skipped are absent."""
         return {part.forms.name: part.weighted_at(row) for part in self._scorers}
 
+    def costs_of(self, row: int) -> dict[str, tuple[float, str]]:
+        """The costs of a feasible node and their units, by objective."""
+        found = {}
+        for part in self._scorers:
+            if isinstance(part.forms.plugin, Objective):
+                at = row if part.rows is None else int(part.rows.searchsorted(row))
+                found[part.forms.name] = float(part.raw[at]) / part.forms.plugin.per_unit, part.forms.plugin.unit
+        return found
+
     def _told(self, part: FilterResults, code: int) -> Status:
         try:
             return part.status(self.state, self.pod, code)
@@ -206,6 +252,7 @@ class Evaluation:
         self._generation = cluster.change_log.generation
         self._catalog_generation = cluster.catalog.generation
         self.state = CycleState(cluster)
+        self._combined = None
         self.failure: Status | None = None
         self._filters: list[FilterResults] = []
         self._scorers: list[ScoreResults] = []
@@ -295,7 +342,7 @@ class Evaluation:
         if rows is None:
             return
         size = len(self.feasible)
-        self._totals = self.totals
+        self._totals = self._added
         for part in self._scorers:
             part.expand(size)
         sums = np.zeros(size, dtype=np.int64)
@@ -363,6 +410,7 @@ class Evaluation:
             return
         self._generation = generation
         self._catalog_generation = cluster.catalog.generation
+        combined, self._combined = self._combined, None
         try:
             self._enter(stopwatch.FILTER)
             flipped = self._refilter(changes)
@@ -370,7 +418,8 @@ class Evaluation:
                 self._start()
             else:
                 self._leave()
-                self._rescore(changes, flipped)
+                if not self._rescore(changes, flipped) and combined is not None:
+                    self._combine_again(combined, [*changes.all, *flipped])
         except PluginFailure as failure:
             self._fail(failure.status)
         except Exception as error:  # noqa: BLE001 - plugins are other people's code
@@ -458,11 +507,22 @@ class Evaluation:
         self.feasible[rows] = will_do
         return flipped if len(flipped) > FEW_ROWS else flipped.tolist()
 
-    def _rescore(self, changes: Changes, flipped: Flipped) -> None:
+    def _combine_again(self, combined: IntArray, changed: Sequence[int]) -> None:
+        """Order only the changed rows again, if the order of a row does not depend on other rows."""
+        if self.framework.combiner.local and len(combined) == len(self.feasible):
+            within = np.unique(np.asarray(changed, dtype=np.intp))
+            rows, costs, others = self.objectives(within)
+            combined[within] = INFEASIBLE
+            if len(rows):
+                combined[rows] = self.framework.combiner.combined(costs, others)
+            self._combined = combined
+
+    def _rescore(self, changes: Changes, flipped: Flipped) -> bool:
+        """Score what changed; returns whether the scores of all rows may have changed."""
         any_flipped = len(flipped) > 0
         if not self._scored or (any_flipped and not self.feasible.any()):
             self._score()
-            return
+            return True
         self._enter(stopwatch.SCORE)
         self._expand()
         state, pod, cluster = self.state, self.pod, self.cluster
@@ -478,7 +538,7 @@ class Evaluation:
                 self._pre_score(plugin)
             if skipped is not (plugin.name in state.skip_score):
                 self._score()
-                return
+                return True
             for part in self._scorers:
                 if part.forms.plugin is plugin:
                     part.score_all(state, pod, cluster, self.feasible)
@@ -490,8 +550,9 @@ class Evaluation:
             self._totals = np.where(self.feasible, self._sums, INFEASIBLE)
         else:
             for row in flipped:
-                self.totals[row] = self._sums[row] if self.feasible[row] else INFEASIBLE
+                self._added[row] = self._sums[row] if self.feasible[row] else INFEASIBLE
         self._leave()
+        return again
 
     def _rescore_rows(self, changes: Changes, flipped: Flipped) -> bool:
         """Score changed rows and update their sums; returns whether a plugin had to renormalise all rows."""
@@ -519,5 +580,5 @@ class Evaluation:
                 part.normalize_some(state, pod, moved)
                 for row in moved:
                     self._sums[row] += part.weighted[row]
-                    self.totals[row] = self._sums[row]
+                    self._added[row] = self._sums[row]
         return renormalised

@@ -90,6 +90,8 @@ class Framework:
         self.scorers = tuple(
             PluginMethods(self.plugins[each.name], each.weight) for each in profile.points.get(ExtensionPoint.SCORE, ())
         )
+        #: Orders nodes by objectives instead of by the sum of scores; None in profiles without one.
+        self.combiner: Any = next((each for each in self.plugins.values() if hasattr(each, "combined")), None)
         self.reusing_filter = tuple(
             plugin for plugin in self.at(ExtensionPoint.PRE_FILTER) if hasattr(plugin, "reuse_filter")
         )

@@ -34,6 +34,9 @@ class Score(_Wire, frozen=True):
     score: int
     weighted: int
     weight: int = 1
+    #: Of an objective: what the placement costs, in its unit.
+    cost: float | None = None
+    unit: str = ""
 
 
 class Victim(_Wire, frozen=True):
@@ -62,6 +65,8 @@ class Node(_Wire, frozen=True):
     feasible: bool = False
     #: Whether it has the highest total, possibly with others.
     best: bool = False
+    #: Whether no other node is at least as good in all combined objectives and better in one.
+    on_front: bool = False
     #: All filters that refuse it, in the order of the profile; the scheduler stops at the first.
     refusals: tuple[Refusal, ...] = ()
     #: By plugin, the highest first.
@@ -107,6 +112,8 @@ class Explanation(_Wire, frozen=True):
     victims: tuple[Victim, ...] = ()
     #: Why no room can be made, as the PostFilter plugin says.
     no_room: str = ""
+    #: How objectives are combined, if they are.
+    combination: str = ""
     #: What would have to change, the most promising first.
     changes: tuple[Change, ...] = ()
     #: The best first; then those with the fewest obstacles.

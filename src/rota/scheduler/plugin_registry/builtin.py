@@ -1,12 +1,15 @@
 """The built-in plugins by name."""
 
 from rota.scheduler.framework.registry import Registry
+from rota.scheduler.plugins.balance_objective import BalanceObjective
 from rota.scheduler.plugins.best_fit import BestFit
 from rota.scheduler.plugins.capacity_gradient import CapacityGradient
+from rota.scheduler.plugins.carbon_objective import CarbonObjective
 from rota.scheduler.plugins.default_binder import DefaultBinder
 from rota.scheduler.plugins.default_preemption import DefaultPreemption
 from rota.scheduler.plugins.dot_product import DotProduct
 from rota.scheduler.plugins.fragmentation_gradient import FragmentationGradient
+from rota.scheduler.plugins.fragmentation_objective import FragmentationObjective
 from rota.scheduler.plugins.gpu_clustering import GpuClustering
 from rota.scheduler.plugins.gpu_packing import GpuPacking
 from rota.scheduler.plugins.gpu_share import GpuShare
@@ -19,12 +22,16 @@ from rota.scheduler.plugins.node_resources_balanced_allocation import NodeResour
 from rota.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from rota.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from rota.scheduler.plugins.node_volume_limits import NodeVolumeLimits
+from rota.scheduler.plugins.objective_combiner import ObjectiveCombiner
 from rota.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from rota.scheduler.plugins.power_aware import PowerAware
+from rota.scheduler.plugins.power_objective import PowerObjective
+from rota.scheduler.plugins.price_objective import PriceObjective
 from rota.scheduler.plugins.priority_sort import PrioritySort
 from rota.scheduler.plugins.random_placement import RandomPlacement
 from rota.scheduler.plugins.scheduling_gates import SchedulingGates
 from rota.scheduler.plugins.taint_toleration import TaintToleration
+from rota.scheduler.plugins.utilization_objective import UtilizationObjective
 from rota.scheduler.plugins.volume_binding import VolumeBinding
 from rota.scheduler.plugins.volume_restrictions import VolumeRestrictions
 from rota.scheduler.plugins.volume_zone import VolumeZone
@@ -57,6 +64,13 @@ CLASSES = (
     FragmentationGradient,
     CapacityGradient,
     PowerAware,
+    PowerObjective,
+    CarbonObjective,
+    UtilizationObjective,
+    BalanceObjective,
+    FragmentationObjective,
+    PriceObjective,
+    ObjectiveCombiner,
 )
 
 

@@ -1,0 +1,68 @@
+"""Models of a machine's power: watts by the utilisation of its processor.
+
+A machine without pods is off or asleep: it draws `sleepWatts`. Waking it costs energy, which is spread over the time
+for which a machine usually stays awake.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from rota.columns.arrays import FloatArray
+from rota.scheduler.config.faults import Fault
+from rota.scheduler.config.wire import WireStruct
+
+
+class PowerModel(WireStruct, frozen=True):
+    """The power of the machines whose label `rota.dev/power-model` has this name; an empty name is for all others."""
+
+    name: str = ""
+    #: linear: idle + (full - idle) u; fan: idle + (full - idle) (2u - u^1.4); table: watts at equal steps of u;
+    #: exponential: k0 + k1 e^(k2 u), u in percent, as in PEAKS; sockets: idle or full by socket, as in PWR.
+    model: Literal["linear", "fan", "table", "exponential", "sockets"] = "linear"
+    idle: float = 100.0
+    full: float = 250.0
+    watts: tuple[float, ...] = ()
+    k0: float = 0.0
+    k1: float = 0.0
+    k2: float = 0.0
+    cores_per_socket: int = 24
+    sleep_watts: float = 0.0
+    #: The energy of a start, and the time over which it counts.
+    wake_joules: float = 0.0
+    awake_seconds: float = 3600.0
+
+    def faults(self) -> Iterator[Fault]:
+        """Watts that cannot be."""
+        if self.model in ("linear", "fan", "sockets") and not 0 <= self.idle <= self.full:
+            yield Fault("idle", "must be from 0 to full")
+        if self.model == "table" and (len(self.watts) < 2 or any(each < 0 for each in self.watts)):
+            yield Fault("watts", "needs two values or more, none of them negative: the watts at equal steps of use")
+        if self.model == "exponential" and (self.k1 < 0 or self.k2 < 0 or self.k0 + self.k1 < 0):
+            yield Fault("k1", "k1, k2 and k0 + k1 must not be negative")
+        if self.model == "sockets" and self.cores_per_socket < 1:
+            yield Fault("coresPerSocket", "must be at least 1")
+        if self.sleep_watts < 0 or self.wake_joules < 0 or self.awake_seconds <= 0:
+            yield Fault("sleepWatts", "sleepWatts and wakeJoules must not be negative, awakeSeconds must be positive")
+
+    def awake(self, used: FloatArray, capacity: FloatArray) -> FloatArray:
+        """The watts of awake machines; `used` and `capacity` in millicores."""
+        share = np.minimum(used / np.maximum(capacity, 1.0), 1.0)
+        if self.model == "linear":
+            return np.asarray(self.idle + (self.full - self.idle) * share)
+        if self.model == "fan":
+            return np.asarray(self.idle + (self.full - self.idle) * (2 * share - share**1.4))
+        if self.model == "table":
+            return np.interp(share, np.linspace(0.0, 1.0, len(self.watts)), self.watts)
+        if self.model == "exponential":
+            return np.asarray(self.k0 + self.k1 * np.exp(self.k2 * 100.0 * share))
+        size = self.cores_per_socket * 1000.0
+        sockets, busy = np.ceil(capacity / size), np.ceil(used / size)
+        return np.asarray(self.idle * np.maximum(sockets - busy, 0.0) + self.full * busy)
+
+    def growth(self, used: FloatArray, more: float, capacity: FloatArray, empty: FloatArray) -> FloatArray:
+        """By how many watts the power grows; `empty` machines are woken."""
+        after = self.awake(used + more, capacity)
+        woken = after - self.sleep_watts + self.wake_joules / self.awake_seconds
+        return np.where(empty, woken, after - self.awake(used, capacity))
