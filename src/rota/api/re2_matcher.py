@@ -61,6 +61,34 @@ class Pattern:
         return self._compiled.search(text.encode(errors="surrogatepass")) is not None
 
 
+class Finder:
+    """A compiled expression that says what it matches."""
+
+    __slots__ = ("_compiled",)
+
+    def __init__(self, pattern: str) -> None:
+        Pattern(pattern)
+        options = re2.Options()
+        options.log_errors = False
+        options.max_mem = _MAX_MEMORY_BYTES
+        self._compiled: Final = re2.compile(pattern.encode(), options)
+
+    def find(self, text: str, count: int) -> list[str]:
+        """The first matches; all if `count` is negative."""
+        found: list[str] = []
+        for match in self._compiled.finditer(text.encode(errors="surrogatepass")):
+            if len(found) == count:
+                break
+            found.append(match.group().decode(errors="replace"))
+        return found
+
+
+@functools.lru_cache(maxsize=1024)
+def compile_finder(pattern: str) -> Finder:
+    """Compile an expression whose matches are wanted; PatternError if it is invalid."""
+    return Finder(pattern)
+
+
 @functools.lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Pattern:
     """Compile an expression of RE2's syntax; PatternError if it is invalid."""

@@ -31,13 +31,6 @@ _MUTATION: dict[str, Any] = {
     "reinvocationPolicy": "Never",
     "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}],
 }
-_SCHEMA: dict[str, Any] = {"type": "object", "x-kubernetes-validations": [{"rule": "self.size() > 1"}]}
-_DEFINITION: dict[str, Any] = {
-    "group": "example.com",
-    "scope": "Namespaced",
-    "names": {"plural": "things", "kind": "Thing"},
-    "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": _SCHEMA}}],
-}
 _PORTS: list[dict[str, Any]] = [{"name": "p", "port": 80}]
 
 
@@ -61,7 +54,6 @@ EXAMPLES: list[dict[str, Any]] = [
     _enforce("enforce"),
     _enforce("warn"),
     {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}},
-    {"metadata": {"name": "things.example.com"}, "spec": _DEFINITION},
     {
         "metadata": {"name": "v1.example.com"},
         "spec": {

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
-from rota.apiserver.crd import definitions
 from rota.apiserver.interfaces import Attributes, Object
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
@@ -125,11 +124,6 @@ ROWS: Final = (
     Row(
         GroupResource(_NETWORKING, "networkpolicies"),
         "network policies are not enforced: pods share the network of their machine",
-    ),
-    Row(
-        GroupResource("apiextensions.k8s.io", "customresourcedefinitions"),
-        definitions.NOT_ENFORCED,
-        definitions.has_rules,
     ),
     Row(
         GroupResource("apiregistration.k8s.io", "apiservices"),

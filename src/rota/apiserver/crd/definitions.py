@@ -1,8 +1,7 @@
 """Validation and defaulting of CustomResourceDefinitions.
 
-Rules and messages are upstream's, with two exceptions: conversion by webhook is refused, and CEL rules are accepted but
-not enforced (`admission.unenforced` warns of them). As upstream, fields that are equal in all versions are named in
-errors as if they were above them (`spec.validation`, not `spec.versions[0].schema`).
+Rules and messages are upstream's, with one exception: conversion by webhook is refused. As upstream, fields that are
+equal in all versions are named in errors as if they were above them (`spec.validation`, not `spec.versions[0].schema`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,12 +9,11 @@ from typing import Any, Final, TypeAlias
 
 from rota.api import fields, names
 from rota.api.fields import FieldError, Path
-from rota.apiserver.crd import default_rules, formats, schema_rules, support_rules, version_rules
+from rota.apiserver.crd import default_rules, formats, rule_errors, schema_rules, support_rules, version_rules
 from rota.apiserver.crd.structure import JsonSchema
 
 Definition: TypeAlias = Mapping[str, Any]
 
-NOT_ENFORCED: Final = "x-kubernetes-validations are not enforced by this server"
 #: Schemas are walked recursively; those of real kinds are a few dozen levels deep.
 MAX_DEPTH: Final = 100
 _SPEC: Final = Path("spec")
@@ -112,14 +110,6 @@ def warnings(definition: Definition) -> list[str]:
     return list(found)
 
 
-def has_rules(definition: Definition) -> bool:
-    """Whether a schema has CEL rules, which are not enforced."""
-    roots = [(version.get("schema") or {}).get("openAPIV3Schema") or {} for version in _versions(definition)]
-    return any(
-        schema.get("x-kubernetes-validations") for root in roots if _is_shallow(root) for schema in _all_schemas(root)
-    )
-
-
 def schema_errors(schema: JsonSchema, path: Path, *, has_status: bool) -> Iterator[FieldError]:
     """All errors of the schema of a version."""
     if not _is_shallow(schema):
@@ -129,10 +119,16 @@ def schema_errors(schema: JsonSchema, path: Path, *, has_status: bool) -> Iterat
         yield from _root_errors(schema, path)
     if schema.get("nullable"):
         yield fields.forbidden(path.child("nullable"), "nullable cannot be true at the root")
-    if not support_rules.unsupported(schema):
+    broken: list[FieldError] = []
+    supported = not support_rules.unsupported(schema)
+    if supported:
         broken = schema_rules.structural_errors(schema, path)
         yield from broken or default_rules.default_errors(schema, path)
-    yield from support_rules.support_errors(schema, path)
+    others = support_rules.support_errors(schema, path)
+    yield from others
+    # Rules are compiled only if their schema is in order: else their errors would say nothing.
+    if supported and not broken and not others:
+        yield from rule_errors.rule_errors(schema, path)
 
 
 def _name_errors(definition: Definition) -> Iterator[FieldError]:

@@ -26,7 +26,7 @@ def _was_there(error: FieldError, new: Mapping[str, Any], old: Mapping[str, Any]
         # a missing field belongs to the object around it
         steps = steps[:-1]
     value = _value(new, steps)
-    return value is not _ABSENT and bool(steps) and _same(value, _value(old, steps))
+    return value is not _ABSENT and bool(steps) and same(value, _value(old, steps))
 
 
 def _value(obj: Any, steps: list[str]) -> Any:
@@ -37,10 +37,10 @@ def _value(obj: Any, steps: list[str]) -> Any:
     return obj
 
 
-def _same(value: Any, other: Any) -> bool:
+def same(value: Any, other: Any) -> bool:
     """Equality of JSON: true is not 1."""
     if isinstance(value, dict) and isinstance(other, dict):
-        return value.keys() == other.keys() and all(_same(item, other[name]) for name, item in value.items())
+        return value.keys() == other.keys() and all(same(item, other[name]) for name, item in value.items())
     if isinstance(value, list) and isinstance(other, list):
-        return len(value) == len(other) and all(map(_same, value, other))
+        return len(value) == len(other) and all(map(same, value, other))
     return value == other and isinstance(value, bool) == isinstance(other, bool)

@@ -14,7 +14,16 @@ from rota.api.identifiers import GroupResource, GroupVersionKind
 from rota.api.kinds import ResourceType, Subresource
 from rota.api.patches import structural
 from rota.api.patches.schemas import TypeSchema
-from rota.apiserver.crd import checks, embedded_objects, pruning, scales, structure, uniqueness, version_rules
+from rota.apiserver.crd import (
+    checks,
+    embedded_objects,
+    pruning,
+    rule_checks,
+    scales,
+    structure,
+    uniqueness,
+    version_rules,
+)
 from rota.apiserver.crd.definitions import Definition
 from rota.apiserver.crd.scales import ScalePaths
 from rota.apiserver.crd.structure import JsonSchema, Structure
@@ -88,7 +97,7 @@ def _version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> CustomVersi
     shape = structure.read(schema)
     subresources = version.get("subresources") or {}
     return CustomVersion(
-        resource=_resource_type(spec, version, _validator(schema, shape)),
+        resource=_resource_type(spec, version, SchemaValidator(schema, shape)),
         openapi=declared,
         shape=shape,
         merge_schema=structural.from_openapi(dict(schema)),
@@ -105,16 +114,21 @@ def _version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> CustomVersi
 _ANYTHING: Final[JsonSchema] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def _validator(schema: JsonSchema, shape: Structure) -> Any:
-    check = checks.compile_value(schema)
+class SchemaValidator:
+    """Validates objects of a version by its schema; `rules` are its CEL rules, which also look at the old object."""
 
-    def validate(obj: Mapping[str, Any]) -> list[fields.FieldError]:
-        return [*check(obj), *uniqueness.duplicates(obj, shape), *embedded_objects.errors(obj, shape)]
+    def __init__(self, schema: JsonSchema, shape: Structure) -> None:
+        self._check: Final = checks.compile_value(schema)
+        self._shape: Final = shape
+        self.rules: Final = rule_checks.compile_rules(schema)
 
-    return validate
+    def __call__(self, obj: Mapping[str, Any], /) -> list[fields.FieldError]:
+        """All errors but those of rules."""
+        shape = self._shape
+        return [*self._check(obj), *uniqueness.duplicates(obj, shape), *embedded_objects.errors(obj, shape)]
 
 
-def _resource_type(spec: Mapping[str, Any], version: Mapping[str, Any], validator: Any) -> ResourceType:
+def _resource_type(spec: Mapping[str, Any], version: Mapping[str, Any], validator: SchemaValidator) -> ResourceType:
     names = spec["names"]
     kind = GroupVersionKind(spec["group"], version["name"], names["kind"])
     declared = version.get("subresources") or {}

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rota.api import fields
 from rota.api.fields import FieldError, Path
+from rota.apiserver.crd import rule_errors
 from rota.apiserver.crd.structure import META_FIELDS, JsonSchema
 
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
@@ -56,6 +57,7 @@ def _errors(schema: JsonSchema, path: Path, place: _Place) -> Iterator[FieldErro
     if schema.get("x-kubernetes-list-type") == "map":
         yield from _list_map_errors(schema, path)
     yield from _list_key_errors(schema, path)
+    yield from rule_errors.form_errors(schema, path)
 
 
 def _own_errors(schema: JsonSchema, path: Path, place: _Place) -> Iterator[FieldError]:
