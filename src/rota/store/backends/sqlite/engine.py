@@ -10,7 +10,6 @@ connections of their own.
 import asyncio
 import contextlib
 import fcntl
-import itertools
 import os
 import sqlite3
 import threading
@@ -22,7 +21,7 @@ from typing import Self, TypeVar
 
 from rota.kit import clock, serial_executor
 from rota.store import errors, store_interface, write_plan
-from rota.store.backends.sqlite import schema, statements
+from rota.store.backends.sqlite import schema, transactions
 from rota.store.backends.sqlite.commit_notifier import CommitNotifier
 from rota.store.backends.sqlite.faults import translated
 from rota.store.backends.sqlite.read_cache import KNOWN, Generation, ReadCache
@@ -30,7 +29,7 @@ from rota.store.engine import Applied, check_revision
 from rota.store.remaining_counts import RemainingCounts
 from rota.store.store_interface import Entry, Event, Page, RevisionRange
 from rota.store.store_watch import Tail
-from rota.store.write_plan import Lease, Record, Row, Work
+from rota.store.write_plan import Row, Work
 
 _T = TypeVar("_T")
 
@@ -40,8 +39,6 @@ _ENTRY = "SELECT key, value, revision, created, lease FROM entries"
 _BY_KEY = f"{_ENTRY} WHERE key = ?"
 #: For transactions that change no entries.
 _NOTHING: Mapping[str, Row | None] = MappingProxyType({})
-#: A record of the log.
-_Line = tuple[int, str, bytes | None, int, bytes | None, int]
 #: How many keys one query asks for.
 _AT_ONCE = 256
 _EVENT = f"SELECT key, id >> {schema.PLACE_BITS}, value, created, previous, previous_revision FROM log"
@@ -176,7 +173,7 @@ class SqliteEngine:
         """The newest revision and the floor; Lost if the file is gone."""
         self._check_file()
         with translated(self._path):
-            return _revision_range(self._connection())
+            return transactions.revision_range(self._connection())
 
     async def size_bytes(self) -> int:
         """The pages of the file; the write-ahead log is bounded and not counted."""
@@ -214,7 +211,7 @@ class SqliteEngine:
         left = self._left.behind(prefix, revision, after)
 
         def scan(connection: sqlite3.Connection) -> Page:
-            revision_range = _revision_range(connection)
+            revision_range = transactions.revision_range(connection)
             at = revision or revision_range.revision
             check_revision(at, revision_range)
             bounds: dict[str, str | int] = {
@@ -242,7 +239,7 @@ class SqliteEngine:
         """History above `after`."""
 
         def tail(connection: sqlite3.Connection) -> Tail:
-            revision_range = _revision_range(connection)
+            revision_range = transactions.revision_range(connection)
             check_revision(after, revision_range)
             query = f"{_EVENT} WHERE id >= ? AND id < ? ORDER BY id LIMIT {int(limit)}"
             rows = connection.execute(
@@ -279,12 +276,12 @@ class SqliteEngine:
         """Apply the work in one durable commit."""
 
         def apply(connection: sqlite3.Connection) -> Applied:
-            revision_range = _revision_range(connection)
-            leases = _leases(connection, write_plan.touched_leases(work), self._time.now())
-            rows = _rows(connection, write_plan.touched_keys(work, leases))
+            revision_range = transactions.revision_range(connection)
+            leases = transactions.leases(connection, write_plan.touched_leases(work), self._time.now())
+            rows = transactions.rows(connection, write_plan.touched_keys(work, leases))
             plan = write_plan.plan(work, rows, leases, head=revision_range.revision, floor=revision_range.floor)
             if plan.records or plan.ended:
-                _carry_out(connection, plan)
+                transactions.carry_out(connection, plan)
                 changed.update(plan.rows)
             return Applied(plan.verdicts, plan.events, revision_range.revision, plan.revision)
 
@@ -303,7 +300,7 @@ class SqliteEngine:
         """Remove records at or below the floor, and free their pages."""
 
         def trim(connection: sqlite3.Connection) -> int:
-            before = schema.first_id(_revision_range(connection).floor + 1)
+            before = schema.first_id(transactions.revision_range(connection).floor + 1)
             gone = connection.execute(
                 "DELETE FROM log WHERE id IN (SELECT id FROM log WHERE id < ? ORDER BY id LIMIT ?)",
                 (before, limit),
@@ -350,7 +347,7 @@ class SqliteEngine:
         def load(connection: sqlite3.Connection) -> RevisionRange:
             if connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
                 raise errors.NotEmpty(f"{self._path} holds keys already", "restore into a new file")
-            head = max(revision, _revision_range(connection).revision) + store_interface.RESTORE_GAP
+            head = max(revision, transactions.revision_range(connection).revision) + store_interface.RESTORE_GAP
             connection.executemany(
                 "INSERT INTO entries VALUES (?, ?, ?, ?, 0, 0)",
                 ((entry.key, entry.value, head, head) for entry in entries),
@@ -474,78 +471,3 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _revision_range(connection: sqlite3.Connection) -> RevisionRange:
-    return RevisionRange(*connection.execute("SELECT revision, floor FROM meta").fetchone())
-
-
-def _rows(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Row]:
-    found = {}
-    for wanted in statements.portions(list(keys)):
-        for row in connection.execute(statements.rows(len(wanted)), wanted):
-            found[row[0]] = Row(Entry(*row[:5]), bool(row[5]))
-    return found
-
-
-def _leases(connection: sqlite3.Connection, leases: Iterable[int], now: float) -> dict[int, Lease]:
-    found = {}
-    for lease in leases:
-        row = connection.execute("SELECT expires_at FROM leases WHERE id = ?", (lease,)).fetchone()
-        if row:
-            keys = connection.execute("SELECT key FROM entries WHERE lease = ? AND lease <> 0", (lease,))
-            found[lease] = Lease(row[0] <= now, frozenset(key for (key,) in keys))
-    return found
-
-
-def _carry_out(connection: sqlite3.Connection, plan: write_plan.Plan) -> None:
-    """Write what the plan says."""
-    written = [_columns(row) for row in plan.rows.values() if row]
-    for rows in statements.portions(written):
-        connection.execute(statements.put(len(rows)), list(itertools.chain.from_iterable(rows)))
-    connection.executemany("DELETE FROM entries WHERE key = ?", ((key,) for key, row in plan.rows.items() if not row))
-    appended: list[_Line] = []
-    for log_id, record in _numbered(plan.records):
-        if record.supersedes:
-            # # the record that it replaces may be among those still to be written
-            _append(connection, appended)
-            appended.clear()
-            _supersede(connection, log_id, record)
-        else:
-            appended.append(_logged(log_id, record.event))
-    _append(connection, appended)
-    connection.executemany("DELETE FROM leases WHERE id = ?", ((lease,) for lease in plan.ended))
-    connection.execute("UPDATE meta SET revision = ?", (plan.revision,))
-
-
-def _columns(row: Row) -> tuple[str, bytes, int, int, int, bool]:
-    entry = row.entry
-    return entry.key, entry.value, entry.revision, entry.created, entry.lease, row.heartbeat
-
-
-def _append(connection: sqlite3.Connection, lines: Sequence[_Line]) -> None:
-    for portion in statements.portions(lines):
-        connection.execute(statements.log(len(portion)), list(itertools.chain.from_iterable(portion)))
-
-
-def _logged(log_id: int, event: Event) -> _Line:
-    return log_id, event.key, event.value, event.created, event.previous, event.previous_revision
-
-
-def _supersede(connection: sqlite3.Connection, log_id: int, record: Record) -> None:
-    """Replace the superseded heartbeat's record; the previous state in it is kept."""
-    old = record.supersedes
-    connection.execute(
-        "UPDATE log SET id = ?, value = ? WHERE id >= ? AND id < ? AND key = ?",
-        (log_id, record.event.value, schema.first_id(old), schema.first_id(old + 1), record.event.key),
-    )
-
-
-def _numbered(records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
-    """Records with their log ids: the revision, then the position within it."""
-    last = place = 0
-    for record in records:
-        revision = record.event.revision
-        place = place + 1 if revision == last else 0
-        last = revision
-        yield schema.first_id(revision) + place, record
