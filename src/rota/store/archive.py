@@ -162,7 +162,7 @@ def _keep_name(path: Path) -> None:
 async def restore(store: Store, path: Path) -> Summary:
     """Fill an empty store from a backup that `verify` accepted."""
     found = await asyncio.to_thread(verify, path)
-    revision_range = await store.load(_entries(path), revision=found.revision)
+    revision_range = await store.load(entries(path), revision=found.revision)
     return Summary(entries=found.entries, revision=revision_range.revision, size_bytes=found.size_bytes)
 
 
@@ -185,11 +185,23 @@ def verify(path: Path) -> Summary:
     return Summary(entries=count, revision=header.revision, size_bytes=path.stat().st_size)
 
 
+def header(path: Path) -> Header:
+    """Read only the header of a backup."""
+    with _translated(path), path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise _not_a_backup(path)
+        return _header(path, next(_frames(path, file), b""))
+
+
+def _not_a_backup(path: Path) -> errors.Corrupt:
+    return errors.Corrupt(f"{path} is not a backup of Rota", "name a file that `rota backup` wrote")
+
+
 def _verify_digest(path: Path, file: BinaryIO) -> None:
     """Check the digest at the file's end, and seek to the end of the magic number."""
     size = path.stat().st_size
     if file.read(len(_MAGIC)) != _MAGIC:
-        raise errors.Corrupt(f"{path} is not a backup of Rota", "name a file that `rota backup` wrote")
+        raise _not_a_backup(path)
     digest = hashlib.sha256(_MAGIC)
     left = size - len(_MAGIC) - _DIGEST_BYTES
     while left > 0:
@@ -203,8 +215,8 @@ def _verify_digest(path: Path, file: BinaryIO) -> None:
     file.seek(len(_MAGIC))
 
 
-def _entries(path: Path) -> Iterator[Entry]:
-    """The entries of a verified file."""
+def entries(path: Path) -> Iterator[Entry]:
+    """The entries of a file that `verify` accepted."""
     with path.open("rb") as file:
         file.seek(len(_MAGIC))
         frames = _frames(path, file)

@@ -1,0 +1,188 @@
+"""A followed store can be restored to every revision that was confirmed, on every backend."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rota.kit import system
+from rota.store import errors, logstore
+from rota.store.shipping import catalog, recovery
+from rota.store.shipping.follower import Confirmed, Follower, Settings
+from rota.store.store_interface import Committed, Delete, Entry, Put, Store, Transaction
+from rota.testing.databases import BACKENDS, FreshDatabase, fresh_database
+from rota.testing.store_contract import PATIENCE_S, opened
+
+CLOCK = system.SystemClock()
+
+
+@pytest.fixture(params=BACKENDS)
+def database(request: pytest.FixtureRequest) -> FreshDatabase:
+    return fresh_database(request.param, request)
+
+
+class Shipped:
+    """What the follower confirmed so far."""
+
+    def __init__(self) -> None:
+        self.latest = Confirmed(0, 0.0)
+        self._changed = asyncio.Condition()
+
+    def __call__(self, confirmed: Confirmed) -> None:
+        assert confirmed.revision > self.latest.revision
+        self.latest = confirmed
+
+    async def reaches(self, revision: int) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while self.latest.revision < revision:  # noqa: ASYNC110 - the callback is called from another task
+                await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def following(store: Store, folder: Path, settings: Settings | None = None) -> AsyncIterator[Shipped]:
+    shipped = Shipped()
+    follower = Follower(store, folder, time=CLOCK, settings=settings, on_confirmed=shipped)
+    running = asyncio.create_task(follower.run())
+    try:
+        yield shipped
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.result()
+
+
+async def write(store: Store, rng: random.Random, count: int) -> dict[int, dict[str, bytes]]:
+    """Random transactions; returns the whole content after each revision."""
+    content = {entry.key: entry.value for entry in (await store.list("")).entries}
+    history = {}
+    for number in range(count):
+        keys = rng.sample([f"/k/{place}" for place in range(30)], rng.randint(1, 4))
+        writes: list[Put | Delete] = []
+        for key in keys:
+            if key in content and rng.random() < 0.4:
+                writes.append(Delete(key))
+                del content[key]
+            else:
+                content[key] = b"value %d" % number
+                writes.append(Put(key, content[key]))
+        outcome = await store.commit(Transaction(tuple(writes)))
+        assert isinstance(outcome, Committed)
+        history[outcome.revision] = dict(content)
+    return history
+
+
+def restored(folder: Path, revision: int | None = None, at: float | None = None) -> dict[str, bytes]:
+    found = catalog.read(folder)
+    entries: list[Entry] = recovery.state(found, recovery.moment(found, revision=revision, at=at))
+    return {entry.key: entry.value for entry in entries}
+
+
+@pytest.mark.slow
+async def test_every_revision_of_a_busy_history_can_be_restored(database: FreshDatabase, tmp_path: Path) -> None:
+    rng = random.Random(7)
+    folder = tmp_path / "log"
+    async with opened(database.url) as store:
+        await write(store, rng, 5)
+        async with following(store, folder, Settings(segment_bytes=2000, base_every_s=0.2)) as shipped:
+            await shipped.reaches(1)
+            history: dict[int, dict[str, bytes]] = {}
+            for _ in range(15):
+                history |= await write(store, rng, 10)
+                await shipped.reaches(max(history))
+        for revision in rng.sample(sorted(history), 20):
+            assert restored(folder, revision) == history[revision]
+        assert restored(folder) == history[max(history)]
+        assert len(catalog.read(folder).segments) > 2
+
+
+@pytest.mark.slow
+async def test_a_follower_that_ended_continues_without_a_gap(database: FreshDatabase, tmp_path: Path) -> None:
+    rng = random.Random(8)
+    async with opened(database.url) as store:
+        async with following(store, tmp_path) as shipped:
+            await shipped.reaches(1)
+            history = await write(store, rng, 20)
+            await shipped.reaches(max(history))
+        history |= await write(store, rng, 20)
+        async with following(store, tmp_path) as shipped:
+            history |= await write(store, rng, 20)
+            await shipped.reaches(max(history))
+    assert len(catalog.read(tmp_path).windows()) == 1
+    for revision, content in history.items():
+        assert restored(tmp_path, revision) == content
+
+
+async def test_history_that_was_compacted_is_a_gap_that_is_refused(tmp_path: Path) -> None:
+    rng = random.Random(9)
+    async with opened("memory://", logstore.Settings()) as store:
+        async with following(store, tmp_path) as shipped:
+            await shipped.reaches(1)
+            before = await write(store, rng, 5)
+            await shipped.reaches(max(before))
+        lost = await write(store, rng, 5)
+        await store.compact(max(lost))
+        async with following(store, tmp_path) as shipped:
+            await shipped.reaches(max(lost))
+            after = await write(store, rng, 5)
+            await shipped.reaches(max(after))
+    assert len(catalog.read(tmp_path).windows()) == 2
+    assert restored(tmp_path, max(before)) == before[max(before)]
+    assert restored(tmp_path, max(after)) == after[max(after)]
+    with pytest.raises(errors.StoreError, match=f"revision {min(lost)} is not in the backup"):
+        restored(tmp_path, min(lost))
+
+
+async def test_a_time_means_the_last_state_before_it(tmp_path: Path) -> None:
+    rng = random.Random(10)
+    moments: dict[float, dict[str, bytes]] = {}
+    async with opened("memory://") as store, following(store, tmp_path) as shipped:
+        await shipped.reaches(1)
+        for _ in range(5):
+            history = await write(store, rng, 3)
+            await shipped.reaches(max(history))
+            moments[shipped.latest.at] = history[max(history)]
+            await asyncio.sleep(0.002)
+    for at, content in moments.items():
+        assert restored(tmp_path, at=at + 0.0005) == content
+    with pytest.raises(errors.StoreError, match="begins after that time"):
+        restored(tmp_path, at=1.0)
+
+
+async def test_old_files_are_removed_and_the_rest_still_restores(tmp_path: Path) -> None:
+    rng = random.Random(11)
+    settings = Settings(segment_bytes=500, base_every_s=0.0, keep_s=0.0)
+    async with opened("memory://") as store, following(store, tmp_path, settings) as shipped:
+        await shipped.reaches(1)
+        history: dict[int, dict[str, bytes]] = {}
+        async with asyncio.timeout(PATIENCE_S):
+            while len(history) < 60 or catalog.read(tmp_path).bases[0].revision < 20:
+                history |= await write(store, rng, 10)
+                await shipped.reaches(max(history))
+    found = catalog.read(tmp_path)
+    assert len(found.windows()) == 1
+    oldest = found.bases[0].revision
+    assert oldest >= 20
+    for revision in (revision for revision in history if revision >= oldest):
+        assert restored(tmp_path, revision) == history[revision]
+    with pytest.raises(errors.StoreError, match="is not in the backup"):
+        restored(tmp_path, 3)
+
+
+async def test_a_folder_of_another_store_is_refused(tmp_path: Path) -> None:
+    async with opened("memory://") as store, following(store, tmp_path) as shipped:
+        await write(store, random.Random(1), 5)
+        await shipped.reaches(5)
+    async with opened("memory://") as other:
+        with pytest.raises(errors.StoreError, match="belongs to another store"):
+            await Follower(other, tmp_path, time=CLOCK).run()
+
+
+async def test_two_followers_of_one_folder_are_refused(tmp_path: Path) -> None:
+    async with opened("memory://") as store, following(store, tmp_path) as shipped:
+        await shipped.reaches(1)
+        with pytest.raises(errors.StoreError, match="another `rota backup --follow` writes"):
+            await Follower(store, tmp_path, time=CLOCK).run()
