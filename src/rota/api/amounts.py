@@ -1,18 +1,21 @@
 """Amounts of resources as people read them: `7.8Gi` for bytes, `250m` or `2` for cores."""
 
+import math
 from typing import Final
 
 _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
 _UNITS: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
-def human_bytes(amount: float) -> str:
-    """Bytes with three digits that say something."""
+def human_bytes(amount: float, *, round_up: bool = False) -> str:
+    """Bytes with three digits that say something, rounded to the nearest or up."""
     if abs(amount) < 1024:
         return f"{amount:.0f}"
     power = next((power for power in range(1, len(_UNITS)) if abs(amount) / 1024**power < 999.5), len(_UNITS))
     value = amount / 1024**power
     digits = 0 if abs(value) >= 99.95 or value == round(value) else 1 if abs(value) >= 9.995 else 2
+    if round_up:
+        value = math.ceil(value * 10**digits) / 10**digits
     shown = f"{value:.{digits}f}"
     return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{_UNITS[power - 1]}"
 
@@ -27,3 +30,8 @@ def human(resource: str, amount: int) -> str:
     if resource == "cpu":
         return human_cpu(amount)
     return human_bytes(amount) if resource.startswith(_BYTES) else str(amount)
+
+
+def at_least(resource: str, amount: int) -> str:
+    """An amount that is needed: never less than `amount`, as `human` may show it."""
+    return human_bytes(amount, round_up=True) if resource.startswith(_BYTES) else human(resource, amount)

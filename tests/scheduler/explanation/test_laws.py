@@ -5,8 +5,9 @@ import re
 
 import pytest
 from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from rota.api import quantities, resources
+from rota.api import amounts, quantities, resources
 from rota.columns.cluster import Cluster
 from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
@@ -111,3 +112,9 @@ def test_evicting_the_named_victims_makes_the_node_feasible(situation: Situation
 def test_amounts_are_read_as_they_are_written() -> None:
     assert quantities.parse(resources.shown("cpu", 500)) == quantities.parse("0.5")
     assert quantities.parse(resources.shown("memory", 3 << 29)) == quantities.parse("1536Mi")
+
+
+@given(st.integers(1, 2**60))
+def test_a_needed_amount_is_never_shown_as_less(amount: int) -> None:
+    shown = quantities.parse(amounts.at_least("memory", amount))
+    assert amount <= quantities.value(str(shown)) <= max(amount + 1, amount * 1.01)

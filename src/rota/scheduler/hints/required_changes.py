@@ -187,7 +187,7 @@ def shortage(found: Shortage) -> str:
 
 def _more(names: tuple[str, ...], insufficient: tuple[int, ...]) -> str:
     told = [
-        "room for one more pod" if name == resources.PODS else f"{amounts.human(name, amount)} more {name}"
+        "room for one more pod" if name == resources.PODS else f"{amounts.at_least(name, amount)} more {name}"
         for name, amount in zip(names, insufficient, strict=True)
     ]
     return " and ".join(told)
