@@ -70,7 +70,7 @@ from rota.spot import return_policy
 from rota.spot.node_signals import NodeSignals
 from rota.spot_control import rights as spot_rights
 from rota.spot_control.leader_process import SpotControl
-from rota.store import archive, logstore, store_factory
+from rota.store import logstore, store_factory
 from rota.store.compaction import Compactor
 from rota.store.metrics import StoreMetrics
 from rota.store.store_interface import Store
@@ -109,29 +109,6 @@ async def open_store(url: str, *, create: bool = True, metrics: StoreMetrics | N
     return await store_factory.open_store(
         url, time=system.SystemClock(), rng=system.rng(), create=create, settings=settings
     )
-
-
-async def backup(url: str, path: Path, *, progress: Callable[[int], None]) -> dict[str, int]:
-    """Write the store at `url` to a file; returns the number of entries, their revision and the file's size."""
-    store = await open_store(url, create=False)
-    try:
-        summary = await archive.backup(store, path, time=system.SystemClock(), progress=progress)
-    finally:
-        await store.close()
-    return _as_dict(summary)
-
-
-async def restore(path: Path, url: str) -> dict[str, int]:
-    """Fill the store at `url` from a file; returns the number of entries, the store's new revision and the file's
-    size."""
-    # Checked before the store is opened, since opening may write to it.
-    await asyncio.to_thread(archive.verify, path)
-    store = await open_store(url)
-    try:
-        summary = await archive.restore(store, path)
-    finally:
-        await store.close()
-    return _as_dict(summary)
 
 
 async def encryption_status(url: str, keys: Path) -> list[Holdings]:
@@ -531,7 +508,3 @@ def _scheduler(
         batch=batch,
         shard=shard,
     )
-
-
-def _as_dict(summary: archive.Summary) -> dict[str, int]:
-    return {"entries": summary.entries, "revision": summary.revision, "size_bytes": summary.size_bytes}

@@ -315,3 +315,51 @@ def test_a_second_rota_on_the_same_data_is_refused_and_leaves_the_first_alone(ho
         assert (home / "kubeconfig").read_text() == before
         process.terminate()
         assert process.wait(20) == 0
+
+
+def test_a_killed_follower_loses_nothing_that_it_confirmed(home: Path, tmp_path: Path) -> None:
+    source, folder = tmp_path / "source.db", tmp_path / "history"
+    fill(source, 3)
+    arguments = [ROTA, "backup", str(folder), "--follow", "--json", "--store", f"sqlite:///{source}"]
+    confirmed = 0
+    for round_ in range(3):
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+
+            async def write(number: int) -> int:
+                async with opened(f"sqlite:///{source}") as store:
+                    outcome = await store.create(f"/b/{number}", b"y")
+                    assert isinstance(outcome, Committed)
+                    return outcome.revision
+
+            if not round_:
+                confirmed = json.loads(process.stdout.readline())["revision"]
+            last = 0
+            for number in range(5):
+                last = asyncio.run(write(10 * round_ + number))
+            while confirmed < last:
+                confirmed = json.loads(process.stdout.readline())["revision"]
+            process.kill()
+    restored = rota("restore", str(folder), "--json", "--store", f"sqlite:///{tmp_path}/restored.db")
+    assert restored.returncode == 0, restored.stderr
+    assert json.loads(restored.stdout)["restored_revision"] >= confirmed
+    assert listed(tmp_path / "restored.db") == listed(source)
+    windows = json.loads(rota("backup", str(folder), "--list", "--json").stdout)["windows"]
+    assert len(windows) == 1
+    first, base = str(windows[0]["first_revision"]), f"sqlite:///{tmp_path}/base.db"
+    assert rota("restore", str(folder), "--revision", first, "--store", base).returncode == 0
+    assert listed(tmp_path / "base.db") == ["/a/0", "/a/1", "/a/2"]
+
+
+def test_moments_that_cannot_be_restored_get_one_line(home: Path, tmp_path: Path) -> None:
+    for arguments, text in (
+        (("restore", str(tmp_path), "--at", "yesterday"), "'yesterday' is no time; write it as"),
+        (("restore", str(tmp_path)), "the folder holds no base backup; run `rota backup --follow` first"),
+        (("restore", "file", "--revision", "3"), "is not a folder"),
+        (("backup", str(tmp_path), "--follow", "--list"), "exclude each other"),
+    ):
+        done = rota(*arguments, "--store", f"sqlite:///{tmp_path}/new.db")
+        assert done.returncode != 0
+        assert text in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (tmp_path / "new.db").exists()

@@ -14,15 +14,20 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "back-up-and-restore.md"
 @pytest.mark.slow
 def test_the_page_works_as_written(tmp_path: Path) -> None:
     commands = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(commands) == 3
-    up, *rest = commands
+    assert len(commands) == 6
+    up, backup, restore, follow, *rest = commands
+    # The page's reader sees each line before typing on; the script waits for it.
     script = "\n".join(
         [
             "set -eu",
             up.replace("&", "> up.log & up=$!"),
             "trap 'kill $up' EXIT",
-            # The page's reader sees the line before typing on; the script waits for it.
-            "timeout 30 sh -c \"until grep -q 'Rota is up' up.log; do sleep 0.1; done\"",
+            _wait("Rota is up", "up.log"),
+            backup,
+            restore,
+            follow.replace("&", "> follow.log & follow=$!"),
+            "trap 'kill $follow; kill $up' EXIT",
+            _wait("Ctrl-C ends it", "follow.log"),
             *rest,
         ]
     )
@@ -37,5 +42,10 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"restored [1-9][0-9]* objects", done.stdout)
-    assert (tmp_path / "copy.db").exists()
+    assert len(re.findall(r"objects as of revision [0-9]+;", done.stdout)) == 2
+    assert all((tmp_path / name).exists() for name in ("copy.db", "latest.db", "moment.db"))
     assert (tmp_path / "today.backup").stat().st_mode & 0o077 == 0
+
+
+def _wait(text: str, log: str) -> str:
+    return f"timeout 60 sh -c \"until grep -q '{text}' {log}; do sleep 0.1; done\""

@@ -1,5 +1,6 @@
-"""`rota backup`: write a store at one revision to a file."""
+"""`rota backup`: write a store at one revision to a file, or its whole history to a folder."""
 
+import json
 from pathlib import Path
 
 import click
@@ -15,22 +16,56 @@ from rota.kit import logs
     examples=[
         ("rota backup monday.backup", "the cluster of `rota up`"),
         ("rota backup monday.backup --store postgresql://rota@db/rota", "a replicated cluster, while it runs"),
+        ("rota backup /backups/rota --follow --keep 7d", "every change as it happens, for a week"),
+        ("rota backup /backups/rota --list", "the moments that can be restored"),
     ],
 )
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path))
 @options.store_option("The store to back up:")
+@click.option("--follow", is_flag=True, help="Write every change to the folder FILE as it happens, until Ctrl-C.")
+@click.option("--list", "list_", is_flag=True, help="Show which moments the folder FILE can restore.")
+@click.option(
+    "--base-every",
+    type=options.Duration(),
+    default="24h",
+    show_default=True,
+    help="With --follow: how often to write a base backup, from which a restore starts.",
+)
+@click.option(
+    "--keep",
+    type=options.Duration(nothing="everything"),
+    default="0",
+    show_default="everything",
+    help="With --follow: how far back moments stay restorable.",
+)
 @output.json_option
-def command(*, file: Path, store_url: str, as_json: bool) -> None:
+def command(
+    *, file: Path, store_url: str, follow: bool, list_: bool, base_every: float, keep: float, as_json: bool
+) -> None:
     """Write a consistent backup of a store to FILE. The store stays in use.
 
-    FILE appears when it is complete, is readable by its owner only, and replaces an older file of that name. `rota
-    restore` restores it to any kind of store.
+    FILE appears when it is complete, is readable by its owner only, and replaces an older file of that name. With
+    --follow, FILE is a folder: base backups and the log since them, from which `rota restore --at` restores any moment.
+    `rota restore` restores to any kind of store.
     """
+    if follow and list_:
+        raise click.UsageError("--follow and --list exclude each other")
+    options.refuse_memory(store_url)
+    if list_:
+        _list(file, as_json=as_json)
+    elif follow:
+        _follow(file, store_url, base_every, keep, as_json=as_json)
+    elif file.is_dir():
+        raise click.UsageError(f"{file} is a folder: name a file, or give --follow")
+    else:
+        _write(file, store_url, as_json=as_json)
+
+
+def _write(file: Path, store_url: str, *, as_json: bool) -> None:
     import asyncio  # noqa: PLC0415
 
-    from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
+    from rota import backups  # noqa: PLC0415 - not needed to refuse an option
 
-    options.refuse_memory(store_url)
     logs.configure(level="warning")
     with output.progress("backing up") as advance:
         done = 0
@@ -40,9 +75,42 @@ def command(*, file: Path, store_url: str, as_json: bool) -> None:
             advance(entries - done)
             done = entries
 
-        summary = asyncio.run(assembly.backup(store_url, file, progress=show))
+        summary = asyncio.run(backups.backup(store_url, file, progress=show))
     if as_json:
         output.document({"file": str(file), **summary})
     else:
         of = logs.redact_url(store_url)
         click.echo(f"{file}: {summary['entries']:,} objects of {of} as of revision {summary['revision']}")
+
+
+def _follow(folder: Path, store_url: str, base_every: float, keep: float, *, as_json: bool) -> None:
+    import asyncio  # noqa: PLC0415
+
+    from rota import backups  # noqa: PLC0415 - not needed to refuse an option
+    from rota.api import times  # noqa: PLC0415 - as above
+
+    logs.configure(level="info")
+    of = logs.redact_url(store_url)
+    following = False
+
+    def show(revision: int, at: float) -> None:
+        nonlocal following
+        if as_json:
+            click.echo(json.dumps({"revision": revision, "time": times.format_micro_time(at)}))
+        elif not following:
+            click.echo(f"{folder} follows {of} from revision {revision}. Ctrl-C ends it.")
+        following = True
+
+    asyncio.run(backups.follow(store_url, folder, base_every_s=base_every, keep_s=keep or None, on_confirmed=show))
+
+
+def _list(folder: Path, *, as_json: bool) -> None:
+    from rota import backups  # noqa: PLC0415 - not needed to refuse an option
+
+    found = backups.windows(folder)
+    if as_json:
+        output.document({"folder": str(folder), "windows": found})
+        return
+    columns = ("FROM", "TO", "FIRST REVISION", "LAST REVISION")
+    rows = [(one["first_time"], one["last_time"], one["first_revision"], one["last_revision"]) for one in found]
+    output.table(columns, rows, right=columns[2:])

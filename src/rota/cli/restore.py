@@ -15,26 +15,39 @@ from rota.kit import logs
     examples=[
         ("rota restore monday.backup --store sqlite:///restored.db", "into a new SQLite file"),
         ("rota restore laptop.backup --store etcd://10.0.0.1:2379,10.0.0.2:2379", "to another kind of store"),
+        ("rota restore /backups/rota --at 2026-05-01T12:30:00Z --store sqlite:///before.db", "as it was at a moment"),
     ],
 )
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path))
 @options.store_option("The empty store to fill:")
+@click.option("--at", default=None, metavar="TIME", help="With a folder: the last state at or before this time.")
+@click.option("--revision", type=click.IntRange(1), default=None, metavar="N", help="With a folder: this revision.")
 @output.json_option
-def command(*, file: Path, store_url: str, as_json: bool) -> None:
-    """Fill an empty store from FILE.
+def command(*, file: Path, store_url: str, at: str | None, revision: int | None, as_json: bool) -> None:
+    """Fill an empty store from FILE: a backup, or the folder of `rota backup --follow`.
 
-    The file is verified before anything is written; a damaged file is refused. The store's revisions continue far above
-    those of the old store, so clients that watched it list again.
+    A folder is restored to its last change, unless --at or --revision names another moment. Everything is verified
+    before anything is written; a damaged backup is refused. The store's revisions continue far above those of the old
+    store, so clients that watched it list again.
     """
     import asyncio  # noqa: PLC0415
 
-    from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
+    from rota import backups  # noqa: PLC0415 - not needed to refuse an option
 
+    if at is not None and revision is not None:
+        raise click.UsageError("--at and --revision exclude each other")
+    if (at is not None or revision is not None) and not file.is_dir():
+        raise click.UsageError(f"{file} is not a folder: --at and --revision need one of `rota backup --follow`")
     options.refuse_memory(store_url)
     logs.configure(level="warning")
+    time = None if at is None else backups.moment_time(at)
     with output.progress("restoring"):
-        summary = asyncio.run(assembly.restore(file, store_url))
+        if file.is_dir():
+            summary = asyncio.run(backups.restore_moment(file, store_url, revision=revision, at=time))
+        else:
+            summary = asyncio.run(backups.restore(file, store_url))
     if as_json:
         output.document({"file": str(file), **summary})
-    else:
-        click.echo(f"restored {summary['entries']:,} objects; the store is at revision {summary['revision']}")
+        return
+    of = f" as of revision {summary['restored_revision']}" if "restored_revision" in summary else ""
+    click.echo(f"restored {summary['entries']:,} objects{of}; the store is at revision {summary['revision']}")

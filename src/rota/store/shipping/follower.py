@@ -110,7 +110,8 @@ class Follower:
             async with self._store.watch("", after=self._shipped) as watch:
                 async for batch in watch:
                     if batch.revision > self._shipped:
-                        writer = writer or await asyncio.to_thread(self._begin_segment)
+                        if writer is None:
+                            writer = await asyncio.to_thread(self._begin_segment)
                         await self._ship(writer, batch)
                         if writer.size >= self._settings.segment_bytes:
                             await asyncio.to_thread(writer.complete)
