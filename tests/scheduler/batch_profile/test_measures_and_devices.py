@@ -35,7 +35,7 @@ async def add_shares(cluster: BatchCluster, name: str, pods: int, milli: int) ->
 
 async def test_the_devices_that_the_policy_chooses_are_on_the_pods() -> None:
     async with batches.cluster() as cluster, cluster.batching(SHARES):
-        await cluster.add_node("n1", **{"nvidia.com/gpu": "2", MILLI: "2000"})
+        await cluster.add_node("n1", labels=None, **{"nvidia.com/gpu": "2", MILLI: "2000"})
         await add_shares(cluster, "train", 2, 400)
         await cluster.started("train")
         devices = [each["metadata"]["annotations"]["rota.dev/gpu-devices"] for each in await cluster.members("train")]
