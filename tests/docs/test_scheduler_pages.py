@@ -6,6 +6,8 @@ import pytest
 import yaml
 from tests.docs import following
 
+from rota.scheduler.batch import conf
+from rota.scheduler.batch.registry import KNOWN
 from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.plugin_registry import builtin, third_party
 
@@ -16,6 +18,7 @@ PAGES = {
     "rebalance.md": 3,
     "share-gpus.md": 1,
     "schedule-by-objectives.md": 2,
+    "plan-batches.md": 1,
 }
 
 
@@ -54,6 +57,13 @@ def test_every_file_of_the_page_is_named_in_the_sentence_before_it(page: str) ->
         if block.file:
             before = text[: text.index(f"```{block.language} {block.file}")].rstrip().rpartition("\n\n")[2]
             assert f"`{block.file}`" in before
+
+
+def test_the_configurations_of_the_page_on_plans_are_valid() -> None:
+    files = [block for block in following.blocks("plan-batches.md") if block.file.endswith(".conf")]
+    assert [block.file for block in files] == ["planned.conf", "reclaim.conf"]
+    for block in files:
+        conf.parse(block.text, KNOWN)
 
 
 def test_the_profile_that_leaves_everything_to_an_extender_has_no_plugin_at_these_points() -> None:

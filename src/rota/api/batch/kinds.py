@@ -51,5 +51,7 @@ PREEMPTABLE: Final = "volcano.sh/preemptable"
 #: On a Job of a flow: `<namespace>.<flow>` and `<namespace>.<template>`.
 CREATED_BY_FLOW: Final = "volcano.sh/createdByJobFlow"
 CREATED_BY_TEMPLATE: Final = "volcano.sh/createdByJobTemplate"
+#: On a group: how long it is expected to run.
+RUNNING_ESTIMATE: Final = "rota.dev/running-estimate"
 #: On a queue that was closed together with its parent.
 CLOSED_BY_PARENT: Final = "volcano.sh/closed-by-parent"

@@ -44,7 +44,8 @@ def group(job: Object, priorities: Mapping[str, int]) -> dict[str, Any]:
                 key: value
                 for key, value in meta.annotations(job).items()
                 if key != "kubectl.kubernetes.io/last-applied-configuration"
-            },
+            }
+            | ({kinds.RUNNING_ESTIMATE: spec["runningEstimate"]} if spec.get("runningEstimate") else {}),
             "ownerReferences": [meta.controller_reference(job)],
         },
         "spec": wanted,

@@ -27,6 +27,7 @@ from rota.scheduler.batch.node_usage import NodeUsage
 from rota.scheduler.batch.nodes import NodeRow, NodeTable
 from rota.scheduler.batch.numa_topologies import NumaTopology
 from rota.scheduler.batch.queues import Queue
+from rota.scheduler.batch.run_times import RunTimes
 from rota.scheduler.batch.sessions import Ask, Session, State
 from rota.scheduler.batch.statuses import PodGroupPhase, TaskStatus
 from rota.scheduler.batch.tasks import Task
@@ -81,6 +82,8 @@ class Mirror:
         self.ask: Ask | None = None
         self._numa: Final[dict[str, NumaTopology]] = {}
         self._done_at: Final[dict[str, float]] = {}
+        self.run_times: Final = RunTimes()
+        self._planned: Final[dict[str, float]] = {}
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
@@ -304,6 +307,8 @@ class Mirror:
             usage=self.usage,
             numa=self._numa,
             done_at=self._done_at,
+            run_times=self.run_times,
+            planned=self._planned,
             ask=self.ask,
             now=now,
         )

@@ -79,8 +79,7 @@ def run(
         phase, reason = outcome.phases[job.key], reasons.of(job)
         condition = _explained(reason, outcome.conditions.get(job.key))
         result.groups += _status(job, phase, condition, now=now, transition=transition)
-        job.phase = PodGroupPhase(phase)
-        mirror.decided_phase(job.key, phase)
+        _record(mirror, job, phase, now)
         for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED):
             by_key.update({task.key: task.info for task in job.of(status).values()})
         if condition is not None and condition.type == outcomes.UNSCHEDULABLE_CONDITION:
@@ -99,9 +98,17 @@ def progress(mirror: Mirror, keys: Iterable[str], *, now: float, transition: str
             unschedulable = job.phase is PodGroupPhase.UNKNOWN and not job.is_ready
             phase = outcomes.phase_of(job, unschedulable=unschedulable)
             found += _status(job, phase, None, now=now, transition=transition)
-            job.phase = PodGroupPhase(phase)
-            mirror.decided_phase(key, phase)
+            _record(mirror, job, phase, now)
     return found
+
+
+def _record(mirror: Mirror, job: Job, phase: str, now: float) -> None:
+    """Keep the phase of a group, and how long it ran if it has just completed."""
+    decided = PodGroupPhase(phase)
+    if decided is PodGroupPhase.COMPLETED and job.phase is PodGroupPhase.RUNNING:
+        mirror.run_times.completed(job, now)
+    job.phase = decided
+    mirror.decided_phase(job.key, phase)
 
 
 def _explained(reason: str, condition: outcomes.Condition | None) -> outcomes.Condition | None:

@@ -82,6 +82,9 @@ class BatchPlugin:
     def open(self) -> None:
         """Read the state of the session."""
 
+    def begin(self) -> None:
+        """Called when the plugins of the session have read the state and can be asked."""
+
     def offers(self, method: str) -> bool:
         """Whether the plugin is active for this state."""
         return getattr(type(self), method) is not getattr(BatchPlugin, method)
@@ -132,6 +135,14 @@ class BatchPlugin:
 
     def job_enqueued(self, job: Job) -> None:
         """Called when a group was enqueued."""
+        raise NotImplementedError
+
+    def job_needed(self, job: Job) -> bool:
+        """Whether a group is enqueued though idle resources are missing: it will be planned, or will get them back."""
+        raise NotImplementedError
+
+    def job_refused(self, job: Job) -> None:
+        """Called when allocate found no places for a group."""
         raise NotImplementedError
 
     def subjob_ready(self, subjob: SubJob) -> bool:

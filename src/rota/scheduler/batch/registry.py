@@ -27,6 +27,7 @@ from rota.scheduler.batch.plugins.nodeorder import NodeOrder
 from rota.scheduler.batch.plugins.numa_aware import NumaAware
 from rota.scheduler.batch.plugins.overcommit import Overcommit
 from rota.scheduler.batch.plugins.pdb import DisruptionBudgets
+from rota.scheduler.batch.plugins.planned_start import PlannedStart
 from rota.scheduler.batch.plugins.predicates import Predicates
 from rota.scheduler.batch.plugins.priority import Priority
 from rota.scheduler.batch.plugins.proportion import Proportion
@@ -67,6 +68,7 @@ PLUGINS: Final[dict[str, type[BatchPlugin]]] = {
         NodeOrder,
         NumaAware,
         Overcommit,
+        PlannedStart,
         Predicates,
         Priority,
         Proportion,

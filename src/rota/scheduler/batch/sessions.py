@@ -26,6 +26,7 @@ from rota.scheduler.batch.placements import Placements
 from rota.scheduler.batch.plugin import BatchPlugin, Eviction, Purpose, Trial, Victims, Vote
 from rota.scheduler.batch.queues import Queue
 from rota.scheduler.batch.ratings import RatingCache
+from rota.scheduler.batch.run_times import RunTimes
 from rota.scheduler.batch.shape_search import Found, ShapeSearch
 from rota.scheduler.batch.statements import Statement
 from rota.scheduler.batch.statuses import TaskStatus
@@ -46,6 +47,8 @@ _SWITCH_OF: Final[Mapping[str, str | None]] = {
     "job_starving": "enableJobStarving",
     "job_enqueueable": "enableJobEnqueued",
     "job_enqueued": "enableJobEnqueued",
+    "job_needed": "enableJobEnqueued",
+    "job_refused": None,
     "subjob_ready": "enabledSubJobReady",
     "subjob_pipelined": "enabledSubJobPipelined",
     "overused": "enabledOverused",
@@ -91,6 +94,10 @@ class State:
     numa: Mapping[str, NumaTopology] = field(default_factory=dict)
     #: When work that plugins do at intervals was last done, by its name; outlives the session.
     done_at: dict[str, float] = field(default_factory=dict)
+    #: How long groups run.
+    run_times: RunTimes = field(default_factory=RunTimes)
+    #: By group with a planned start, when it was first planned; outlives the session.
+    planned: dict[str, float] = field(default_factory=dict)
     #: None if nothing outside may be asked.
     ask: Ask | None = None
     #: Seconds since the epoch.
@@ -176,6 +183,8 @@ class Session:
             for option in tier
             if self.plugins[option.plugin.name].offers("trial")
         ]
+        for plugin in self.plugins.values():
+            plugin.begin()
 
     def is_due(self, work: str, interval: float) -> bool:
         """Whether work that is done at intervals is due; if so, it counts as done now."""
@@ -329,6 +338,15 @@ class Session:
             if permitted:
                 return True
         return True
+
+    def needed(self, job: Job) -> bool:
+        """Whether a group is enqueued that only lacks idle resources."""
+        return any(ask(job) for ask in self._flat["job_needed"])
+
+    def refused(self, job: Job) -> None:
+        """Tell plugins that a group found no places."""
+        for tell in self._flat["job_refused"]:
+            tell(job)
 
     def enqueued(self, job: Job) -> None:
         """Tell plugins that a group was enqueued."""

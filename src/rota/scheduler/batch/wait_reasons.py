@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from rota.api import times
 from rota.scheduler.batch.amounts import EPSILON, MEMORY, PODS, UNLIMITED, Amounts
 from rota.scheduler.batch.jobs import Job
 from rota.scheduler.batch.sessions import Session
@@ -20,6 +21,7 @@ from rota.scheduler.batch.tasks import Task
 _MIB: Final = 2**20
 #: The plugins that limit queues, with the figure that a queue may not exceed when it places pods, and its name.
 _SHARES: Final = {"proportion": ("deserved", "deserved share"), "capacity": ("limit", "limit")}
+_PLANS: Final = "planned-start"
 #: So many groups are looked at for one whose end would help.
 _MOST_GROUPS: Final = 1000
 
@@ -47,7 +49,12 @@ class WaitReasons:
         waiting = [task for task in job.of(TaskStatus.PENDING).values() if not task.gated and not task.best_effort]
         if not waiting:
             return ""
-        return self._behind(job) or self._beyond_share(job, waiting) or self._without_room(job, waiting)
+        reason = self._behind(job) or self._beyond_share(job, waiting) or self._without_room(job, waiting)
+        plans = self._figures_of(_PLANS) if _PLANS in self._session.plugins else {}
+        if job.key not in plans:
+            return reason
+        planned = f"planned to start at {times.format_time(plans[job.key]['start'])} at the latest"
+        return f"{reason}; {planned}" if reason else f"waits, {planned}"
 
     # --- admission --------------------------------------------------------------------------------------------------
 

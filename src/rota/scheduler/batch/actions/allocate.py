@@ -68,6 +68,13 @@ class Allocate:
                 waiting[job.queue] = PriorityQueue(session.order_in(queue))
                 queues.push(queue)
             waiting[job.queue].push(job)
+        self._serve_queues(queues, waiting, sheets)
+
+    def _serve_queues(
+        self, queues: PriorityQueue[Queue], waiting: dict[str, PriorityQueue[Job]], sheets: dict[str, Worksheet]
+    ) -> None:
+        """Let one group after the other have its turn; the order of queues is looked at again after each."""
+        session = self._session
         while len(queues):
             queue = queues.pop()
             jobs = waiting[queue.name]
@@ -76,9 +83,10 @@ class Allocate:
             job = jobs.pop()
             if self._serve(job, sheets[job.key]):
                 jobs.push(job)
-            elif queue.fifo and not session.ready(job):
-                # The first group waits, and so do all behind it.
-                continue
+            elif not session.ready(job):
+                session.refused(job)
+                if queue.fifo:  # the first group waits, and so do all behind it
+                    continue
             queues.push(queue)
 
     def _serve(self, job: Job, sheet: Worksheet) -> bool:

@@ -2,6 +2,8 @@
 
 from typing import ClassVar, Final
 
+from rota.scheduler.batch import arguments as args
+from rota.scheduler.batch import entitlements
 from rota.scheduler.batch.arguments import Argument
 from rota.scheduler.batch.heaps import PriorityQueue
 from rota.scheduler.batch.jobs import Job
@@ -9,15 +11,22 @@ from rota.scheduler.batch.queues import Queue
 from rota.scheduler.batch.sessions import Session
 from rota.scheduler.batch.statuses import PodGroupPhase
 
+_RECLAIMING: Final = frozenset({"reclaim", "gangreclaim"})
+
 
 class Enqueue:
     """Admission."""
 
     name: ClassVar[str] = "enqueue"
-    arguments: ClassVar[dict[str, Argument]] = {}
+    arguments: ClassVar[dict[str, Argument]] = {"letInToReclaim": Argument(args.boolean, False)}
 
     def __init__(self, session: Session) -> None:
         self._session: Final = session
+        configured = session.configuration
+        #: Whether a group is let in that will get back what its queue is entitled to.
+        self._to_reclaim: Final = configured.arguments[self.name]["letInToReclaim"] and not _RECLAIMING.isdisjoint(
+            configured.actions
+        )
 
     def run(self) -> None:
         """Ask for every waiting group; the queue's turn comes again after each."""
@@ -38,9 +47,17 @@ class Enqueue:
             if not jobs:
                 continue
             job = jobs.pop()
-            if job.min_resources is None or session.enqueueable(job):
+            if job.min_resources is None or session.enqueueable(job) or self._let_in_anyway(job):
+                session.kept_out.pop(job.key, None)
                 session.enqueued(job)
                 job.phase = PodGroupPhase.INQUEUE
             elif queue.fifo:
                 continue
             queues.push(queue)
+
+    def _let_in_anyway(self, job: Job) -> bool:
+        """Whether a group that only lacks idle resources is let in: to be planned, or to reclaim them."""
+        session = self._session
+        if session.kept_out.get(job.key) != "overcommit":
+            return False
+        return session.needed(job) or (self._to_reclaim and entitlements.covers(session, job))

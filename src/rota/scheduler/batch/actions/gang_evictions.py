@@ -3,10 +3,11 @@
 A safe bundle is what a group has beyond its minimum; a whole bundle is the rest, and taking it ends the group.
 """
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,14 @@ from rota.scheduler.batch.statuses import READY
 from rota.scheduler.batch.tasks import PREEMPTABLE, Task
 from rota.scheduler.batch.verdicts import ErrorCache
 
-ARGUMENTS: Final = {"maxDomains": Argument(args.integer, 8), "allowWholeBundle": Argument(args.boolean, True)}
+ARGUMENTS: Final = {
+    "maxDomains": Argument(args.integer, 8),
+    "allowWholeBundle": Argument(args.boolean, True),
+    # Rota's own: evict no bundle that is not needed, and break as few gangs as a bounded search finds.
+    "fewestGangs": Argument(args.boolean, False),
+}
+#: The number of placements that a search for the fewest gangs tries in one domain.
+_MOST_TRIALS: Final = 64
 
 
 class Kind(IntEnum):
@@ -146,6 +154,63 @@ def _sum(tasks: Iterable[Task]) -> Amounts:
     return amounts.total(task.request for task in tasks)
 
 
+class _Search:
+    """Which bundles leave one domain for a group."""
+
+    def __init__(self, plan: Callable[[list[Task]], list[Operation] | None], need: Amounts, free: Amounts) -> None:
+        """`plan` tries to place the group without some pods; `free` is what the domain will have without victims."""
+        self._plan: Final = plan
+        self._need: Final = need
+        self._free: Final = free
+        self._left = _MOST_TRIALS
+
+    def in_turn(self, bundles: Sequence[Bundle]) -> list[Operation] | None:
+        """Add bundle after bundle until the group has its places, as Volcano does."""
+        for number in range(1, len(bundles) + 1):
+            if self._enough(bundles[:number]) and (plan := self._plan(_tasks(bundles[:number]))) is not None:
+                return plan
+        return None
+
+    def fewest(self, bundles: Sequence[Bundle]) -> list[Operation] | None:
+        """Break as few gangs as possible: none, any one, any two, then those that free the most; keep what is not
+        needed."""
+        safe = [bundle for bundle in bundles if bundle.kind is Kind.SAFE]
+        whole = [bundle for bundle in bundles if bundle.kind is Kind.WHOLE]
+        largest = sorted(whole, key=lambda each: -_against(each.local, self._need, capped=True))
+        more = (largest[:number] for number in range(3, len(largest) + 1))
+        for broken in itertools.chain([()], itertools.combinations(whole, 1), itertools.combinations(whole, 2), more):
+            chosen = [*safe, *broken]
+            if chosen and (plan := self._tried(chosen)) is not None:
+                return plan
+        return None
+
+    def _tried(self, chosen: list[Bundle]) -> list[Operation] | None:
+        """Try a choice; if it suffices, leave out one bundle after the other that is not needed."""
+        best = self._trial(chosen)
+        if best is None:
+            return None
+        for bundle in reversed(chosen):
+            if any(each.job is bundle.job and each is not bundle for each in chosen):
+                continue  # a broken gang leaves nothing behind
+            rest = [each for each in chosen if each is not bundle]
+            if rest and (plan := self._trial(rest)) is not None:
+                chosen, best = rest, plan
+        return best
+
+    def _trial(self, chosen: Sequence[Bundle]) -> list[Operation] | None:
+        if self._left <= 0 or not self._enough(chosen):
+            return None
+        self._left -= 1
+        return self._plan(_tasks(chosen))
+
+    def _enough(self, chosen: Sequence[Bundle]) -> bool:
+        return self._need.fits(self._free.copy().add(_sum(_tasks(chosen))))
+
+
+def _tasks(bundles: Sequence[Bundle]) -> list[Task]:
+    return [task for bundle in bundles for task in bundle.tasks]
+
+
 class GangEviction:
     """A search for places for a whole group, with victims."""
 
@@ -155,6 +220,7 @@ class GangEviction:
         configured = session.configuration.arguments[name]
         self._most: Final[int] = configured["maxDomains"]
         self._allows_whole: Final[bool] = configured["allowWholeBundle"]
+        self._fewest: Final[bool] = configured["fewestGangs"]
         self._cached: Final[bool] = session.configuration.arguments["allocate"]["predicateErrorCacheEnable"]
 
     def pending(self, job: Job) -> list[Task]:
@@ -200,15 +266,11 @@ class GangEviction:
             if not domain.nodes or not bundles:
                 continue
             free = nodes.sum_over(nodes.idle, domain.nodes).add(nodes.sum_over(nodes.releasing, domain.nodes))
-            victims: list[Task] = []
-            for bundle in bundles:
-                victims += bundle.tasks
-                if not need.fits(free.copy().add(_sum(victims))):
-                    continue
-                plan = self._plan(queue, job, domain, victims)
-                if plan is not None:
-                    statement.replay(plan)
-                    return True
+            search = _Search(partial(self._plan, queue, job, domain), need, free)
+            plan = search.fewest(bundles) if self._fewest else search.in_turn(bundles)
+            if plan is not None:
+                statement.replay(plan)
+                return True
         return False
 
     def _plan(self, queue: Queue, job: Job, domain: HyperNode, victims: list[Task]) -> list[Operation] | None:

@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from rota.columns.arrays import BoolArray
+from rota.columns.arrays import BoolArray, IndexArray
 from rota.scheduler.batch import arguments as args
 from rota.scheduler.batch.actions import dry_runs
 from rota.scheduler.batch.actions.allocate import ERROR_CACHE
@@ -22,6 +22,9 @@ from rota.scheduler.batch.verdicts import ErrorCache
 
 Filter = Callable[[Task], bool]
 
+#: Rota's own: idle nodes and nodes with victims in one search.
+IDLE_NODES: Final = {"useIdleNodes": Argument(args.boolean, False)}
+
 
 class Preempt:
     """Evictions inside queues."""
@@ -35,6 +38,7 @@ class Preempt:
         "minCandidateNodesPercentage": Argument(args.integer, 10),
         "minCandidateNodesAbsolute": Argument(args.integer, 1),
         "maxCandidateNodesAbsolute": Argument(args.integer, 100),
+        **IDLE_NODES,
     }
 
     def __init__(self, session: Session) -> None:
@@ -112,6 +116,8 @@ class Preempt:
             return False
         rows = session.open_rows(preemptor)
         feasible, _ = session.search(preemptor, rows, self._cache, session.judge_final, cached=self._cached)
+        if self._arguments["useIdleNodes"] and hold_idle(session, statement, preemptor, np.flatnonzero(feasible)):
+            return True
         if self._arguments["enableTopologyAwarePreemption"]:
             return self._by_trial(statement, preemptor, eligible, feasible)
         return self._by_score(statement, preemptor, eligible, feasible)
@@ -205,6 +211,25 @@ def suffices(session: Session, task: Task, row: int, victims: list[Task]) -> boo
     for victim in victims:
         room.add(victim.request)
     return task.request.fits(room)
+
+
+def hold_idle(session: Session, statement: Statement, task: Task, rows: IndexArray) -> bool:
+    """Hold the best of some nodes that will have room without an eviction; whether there is one.
+
+    Volcano looks for victims on every node, so a gang that fits partly on idle nodes evicts more than it needs, or
+    cannot evict at all.
+    """
+    nodes = session.nodes
+    fitting = rows[nodes.fits(task.request, nodes.future, rows)]
+    if not len(fitting) or not session.allocatable(session.queues[session.jobs[task.job].queue], task):
+        return False
+    mask = np.zeros(len(nodes), dtype=np.bool_)
+    mask[fitting] = True
+    allowed = np.flatnonzero(mask & ~session.judge(task, mask).refused)
+    if not len(allowed):
+        return False
+    statement.pipeline(task, nodes.names[session.best(task, allowed)], evicted=False)
+    return True
 
 
 def _may_leave(task: Task, preemptor: Task) -> bool:

@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from rota.scheduler.batch.actions.allocate import ERROR_CACHE
-from rota.scheduler.batch.actions.preempt import suffices
+from rota.scheduler.batch.actions.preempt import IDLE_NODES, hold_idle, suffices
 from rota.scheduler.batch.arguments import Argument
 from rota.scheduler.batch.heaps import PriorityQueue
 from rota.scheduler.batch.jobs import Job
@@ -21,11 +21,12 @@ class Reclaim:
     """Evictions across queues."""
 
     name: ClassVar[str] = "reclaim"
-    arguments: ClassVar[dict[str, Argument]] = dict(ERROR_CACHE)
+    arguments: ClassVar[dict[str, Argument]] = {**ERROR_CACHE, **IDLE_NODES}
 
     def __init__(self, session: Session) -> None:
         self._session: Final = session
         self._cached: Final[bool] = session.configuration.arguments[self.name]["predicateErrorCacheEnable"]
+        self._uses_idle: Final[bool] = session.configuration.arguments[self.name]["useIdleNodes"]
 
     def run(self) -> None:
         """Serve the queues in order."""
@@ -75,7 +76,10 @@ class Reclaim:
         feasible, _ = session.search(
             task, session.open_rows(task), ErrorCache(), session.judge_final, cached=self._cached
         )
-        for row in np.flatnonzero(feasible).tolist():
+        rows = np.flatnonzero(feasible)
+        if self._uses_idle and hold_idle(session, statement, task, rows):
+            return
+        for row in rows.tolist():
             candidates = [each for each in nodes.tasks[row].values() if self._may_leave(each, job)]
             if not candidates:
                 continue
