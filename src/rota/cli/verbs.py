@@ -29,6 +29,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("master", "Run one of several masters on a shared store"),
         Verb("worker", "Run this machine as a worker of a cluster"),
         Verb("status", "Show a cluster on one screen"),
+        Verb("doctor", "Look for what is wrong with a cluster"),
         Verb("token", "Create, list and delete the tokens that workers join with"),
     ),
     "Tasks": (

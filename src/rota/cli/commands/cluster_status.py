@@ -67,7 +67,7 @@ async def _read(client: Client, endpoint: Endpoint) -> Reading:
     listed = [master.address for one in leases if (master := masters.read(one)) is not None]
     every = replace(endpoint, fallbacks=tuple(dict.fromkeys((*endpoint.fallbacks, *listed))))
     asked = {one.server: one for one in every.each()}
-    faults = await asyncio.gather(*map(_fault, asked.values()))
+    faults = await asyncio.gather(*map(health_fault, asked.values()))
     warnings = Selection(fields="type=Warning")
     return Reading(
         masters=dict(zip(asked, faults, strict=True)),
@@ -80,7 +80,7 @@ async def _read(client: Client, endpoint: Endpoint) -> Reading:
     )
 
 
-async def _fault(master: Endpoint) -> str:
+async def health_fault(master: Endpoint) -> str:
     """The error of a master's health check; empty if it is healthy."""
     clock, settings = system.SystemClock(), Settings(retry=False, timeout_s=_PATIENCE_S)
     try:
