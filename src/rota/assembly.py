@@ -54,6 +54,9 @@ from rota.notices.node_events import NodeEvents
 from rota.notices.node_lookup import Machines
 from rota.notices.stale_notices import StaleNoticeReaper
 from rota.notices.webhook import Hook, Webhook
+from rota.resolver import rights as resolver_rights
+from rota.resolver.service import Resolver
+from rota.resolver.service import Settings as ResolverSettings
 from rota.scheduler import debug_pages
 from rota.scheduler import rights as scheduler_rights
 from rota.scheduler.batch_profile.settings import LiveBatchSettings
@@ -90,6 +93,7 @@ _ROLES: Final = {
     "spot controller": "packaging/manifests/spot-controller.yaml",
     "spot agent": "packaging/manifests/spot-agent.yaml",
     "batch controller": "docs/examples/batch-controller-roles.yaml",
+    "resolver": "docs/examples/resolver.yaml",
 }
 #: Allocations minus deallocations of containers before a collection of the youngest generation (`gc.set_threshold`).
 _GARBAGE_AFTER: Final = 20_000
@@ -352,6 +356,28 @@ async def run_batch_controller(
         )
         await control.start(parts, supervisor, ready=ready)
         ready(f"Running batch jobs of {endpoint.server}. Ctrl-C stops it.")
+        await stop.wait()
+
+
+async def run_resolver(
+    endpoint: Endpoint,
+    settings: ResolverSettings,
+    *,
+    http: Address | None = None,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Check the bindings of an API server until a signal ends that."""
+    clock, rng = system.SystemClock(), system.rng()
+    async with _beside(endpoint, "resolver") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
+        await _checked(client, "resolver", resolver_rights.needed(settings))
+        resolver = Resolver(client, settings, identity=_passing_identity(), clock=clock, rng=rng)
+        address = await parts.enter_async_context(resolver.serving())
+        supervisor.start("resolver", resolver.run)
+        if http is not None:
+            pages = diagnostics.serving(diagnostics.health(resolver.metrics), http)
+            ready(f"Metrics at {await parts.enter_async_context(pages)}.")
+        await resolver.register()
+        ready(f"Checking bindings of {endpoint.server} at {address}. Ctrl-C stops it.")
         await stop.wait()
 
 

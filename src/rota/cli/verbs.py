@@ -63,6 +63,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("simulate", "Run a trace through scheduler configurations in virtual time"),
         Verb("what-if", "Tell what would happen with other pods or nodes"),
         Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),
+        Verb("resolver", "Check bindings of any Kubernetes cluster, so that schedulers oversell nothing"),
         Verb("extender", "Serve the spot policy to the stock kube-scheduler"),
         Verb("spot-controller", "Evacuate spot nodes before they are interrupted"),
     ),

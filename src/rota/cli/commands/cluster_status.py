@@ -23,6 +23,9 @@ from rota.kit import system
 
 _LEASES: Final = ("coordination.k8s.io", "v1", "leases")
 _EVENTS: Final = ("", "v1", "events")
+_INSTANCES: Final = ("rota.dev", "v1alpha1", "schedulerinstances")
+#: A scheduler that has not reported for so long has stopped.
+_SILENT_S: Final = 10.0
 _SYSTEM: Final = "kube-system"
 #: Leases of elected components, by component.
 _LED: Final = {"controllers": "rota-controllers", "scheduler": "kube-scheduler"}
@@ -45,6 +48,8 @@ class Reading:
     leases: Sequence[Object]
     warnings: Sequence[Object]
     now: float
+    #: SchedulerInstances, if several schedulers share the pods.
+    schedulers: Sequence[Object] = ()
 
 
 def status(*, as_json: bool, **server: Any) -> None:
@@ -77,6 +82,7 @@ async def _read(client: Client, endpoint: Endpoint) -> Reading:
         leases=leases,
         warnings=(await client.list(_EVENTS, selection=warnings)).items,
         now=system.SystemClock().now(),
+        schedulers=await _schedulers(client),
     )
 
 
@@ -100,6 +106,13 @@ async def _leases(client: Client) -> list[Object]:
         return []  # permission to read pods does not include Leases
 
 
+async def _schedulers(client: Client) -> list[Object]:
+    try:
+        return (await client.list(_INSTANCES)).items
+    except (api_errors.Forbidden, api_errors.NotFound):
+        return []  # no permission, or another API server
+
+
 def summary(reading: Reading) -> dict[str, Any]:
     """The summary of a cluster, for people and programs."""
     nodes = [_node(one) for one in reading.nodes]
@@ -111,6 +124,7 @@ def summary(reading: Reading) -> dict[str, Any]:
         "version": reading.version,
         "masters": [_master(reading, server, fault) for server, fault in reading.masters.items()],
         "leaders": {part: _holder(reading, name) for part, name in _LED.items() if _lease(reading, name) is not None},
+        "schedulers": [_scheduler(one, reading.now) for one in reading.schedulers],
         "workers": {
             "ready": sum(one["ready"] for one in nodes),
             "not_ready": [one["name"] for one in nodes if not one["ready"]],
@@ -148,6 +162,20 @@ def _master(reading: Reading, server: str, fault: str) -> dict[str, Any]:
         "version": "" if latest is None else latest.version,
         "leads": [part for part, name in _LED.items() if identity and _holder(reading, name) == identity],
         "silent_s": None if latest is None else max(0, round(reading.now - latest.renewed_at)),
+    }
+
+
+def _scheduler(instance: Object, now: float) -> dict[str, Any]:
+    status = instance.get("status") or {}
+    silent_s = _age(status.get("heartbeatTime") or "", now)
+    return {
+        "name": meta.name(instance),
+        "shard_of": (instance.get("spec") or {}).get("shardOf") or "default",
+        "active": status.get("phase") == "Active" and silent_s <= _SILENT_S,
+        "queued": status.get("queuedPods") or 0,
+        "conflicts": status.get("conflicts") or 0,
+        "decisions_per_second": status.get("decisionsPerSecond") or 0,
+        "load": status.get("load") or 0,
     }
 
 
@@ -227,6 +255,7 @@ def _show(facts: Mapping[str, Any]) -> None:
         *(("Master", _master_line(one)) for one in facts["masters"]),
         ("API version", facts["version"]),
         *((f"Leader of {part}", holder or _red("none")) for part, holder in facts["leaders"].items()),
+        *(("Scheduler", _scheduler_line(one)) for one in facts["schedulers"]),
         ("Workers", f"{workers['ready']} ready{unready}{cordoned}"),
         ("Requested", ", ".join(_requested(name, share) for name, share in facts["resources"].items())),
         ("Pods", ", ".join(f"{count} {phase.lower()}" for phase, count in facts["pods"].items()) or "none"),
@@ -249,6 +278,15 @@ def _queue(queue: Mapping[str, int]) -> str:
     details = [f"{queue[name]} {name}" for name in ("unschedulable", "gated") if queue[name]]
     pods = "pod waits" if queue["waiting"] == 1 else "pods wait"
     return f"{queue['waiting']} {pods} for a node{' (' + ', '.join(details) + ')' if details else ''}"
+
+
+def _scheduler_line(scheduler: Mapping[str, Any]) -> str:
+    if not scheduler["active"]:
+        return _red(f"{scheduler['name']} decides nothing")
+    return (
+        f"{scheduler['name']}: queue {scheduler['queued']}, {scheduler['decisions_per_second']:g} decisions/s, "
+        f"{scheduler['conflicts']} conflicts, load {scheduler['load']:g}"
+    )
 
 
 def _master_line(master: Mapping[str, Any]) -> str:
