@@ -11,7 +11,7 @@ import secrets
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,8 +20,10 @@ import aiohttp
 import uvloop
 
 from rota import control_plane
+from rota.api.users import ADMINISTRATOR
 from rota.apiserver.encryption import key_admin
 from rota.apiserver.encryption.rotation import Holdings
+from rota.apiserver.server.app import App
 from rota.client import client_factory, kubeconfig, rights
 from rota.client.elections.elector import SYSTEM
 from rota.client.endpoints import Endpoint
@@ -35,7 +37,7 @@ from rota.extender import rights as extender_rights
 from rota.extender import service as extending
 from rota.extender.service import Extender
 from rota.extender.view import View
-from rota.federation.control import federation
+from rota.federation.control import accounts, federation
 from rota.federation.control.federation import Federation
 from rota.federation.member import agent as federation_agent
 from rota.federation.member import connections
@@ -145,12 +147,10 @@ async def run_local(
     *,
     ready: Callable[[dict[str, str]], None],
     leaving: Callable[[], Awaitable[None]] | None = None,
-    beside: Callable[[Mapping[str, str], Supervisor], Awaitable[None]] | None = None,
 ) -> None:
     """Run a master on the store at `url` until a signal stops it; `ready` is called with the addresses.
 
-    `leaving` is called after the signal, while the API still serves. `beside` starts further components that call
-    the API, before `ready` is called.
+    `leaving` is called after the signal, while the API still serves.
     """
     system.allow_many_files()
     stop = asyncio.Event()
@@ -169,8 +169,6 @@ async def run_local(
         facts = await parts.enter_async_context(control_plane.running(store, replace(settings, metrics=metrics)))
         # Objects of the start stay alive: excluding them from garbage collection avoids pauses.
         gc.freeze()
-        if beside is not None:
-            await beside(facts, supervisor)
         ready({"store": logs.redact_url(url), **facts})
         await stop.wait()
         if leaving is not None:
@@ -187,31 +185,38 @@ async def run_federation(
     """Run a federation's control plane on the store at `url` until a signal stops it.
 
     It is a master without scheduler and workload controllers, because its workloads run in member clusters. The
-    federation's controllers call its API as the administrator.
+    federation's loops call its API in this process, each with its own account.
     """
+    clock, rng = system.SystemClock(), system.rng()
 
-    async def federate(facts: Mapping[str, str], supervisor: Supervisor) -> None:
-        clock, rng = system.SystemClock(), system.rng()
-        endpoint = kubeconfig.load(Path(facts["config"]), clock=clock)
-
-        async def run() -> None:
-            async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
-                await Federation(
-                    client,
-                    clock=clock,
-                    rng=rng,
-                    settings=federated,
-                    identity="" if settings.alone else _passing_identity(),
-                ).run()
-
-        async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
+    async def federate(parts: contextlib.AsyncExitStack, app: App) -> None:
+        async with client_factory.to_application(app, clock=clock, rng=rng, user=ADMINISTRATOR) as client:
             await federation.install(client, clock=clock)
-        supervisor.start("federation", run)
+        clients = {
+            loop: await parts.enter_async_context(
+                client_factory.to_application(app, clock=clock, rng=rng, user=accounts.user(loop))
+            )
+            for loop in accounts.GRANTS
+        }
+        loops = Federation(
+            clients,
+            clock=clock,
+            rng=rng,
+            settings=federated,
+            identity="" if settings.alone else _passing_identity(),
+        )
+        running = await parts.enter_async_context(tasks.Supervisor("federation", clock=clock, rng=rng))
+        running.start("loops", loops.run)
 
-    proxy = ClusterProxy(clock=system.SystemClock())
+    proxy = ClusterProxy(clock=clock)
     try:
-        served = replace(settings, connecting=proxy.handlers, admission=(DeletionProtection(), PolicyValidation()))
-        await run_local(url, served, ready=ready, beside=federate)
+        served = replace(
+            settings,
+            connecting=proxy.handlers,
+            admission=(DeletionProtection(), PolicyValidation()),
+            beside=federate,
+        )
+        await run_local(url, served, ready=ready)
     finally:
         await proxy.close()
 

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import errno
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -134,6 +134,8 @@ class Settings:
     connecting: Mapping[tuple[GroupResource, str], SubresourceHandler] = field(default_factory=dict)
     #: Admission plugins besides those of every API server.
     admission: tuple[Admission, ...] = ()
+    #: Starts further components that call the API in this process; they end before it does.
+    beside: Callable[[contextlib.AsyncExitStack, App], Awaitable[None]] | None = None
 
 
 @contextlib.asynccontextmanager
@@ -237,6 +239,8 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 beside.start("process", lambda: away.run(_for_workers(url, listening, shares)))
                 await away.wait_ready()
             facts["workers"] = ", ".join(one.node for one in shares)
+        if settings.beside is not None:
+            await settings.beside(parts, app)
         yield facts
 
 

@@ -45,7 +45,7 @@ def _policy() -> Policy:
     return policy
 
 
-def _things() -> Iterator[tuple[str, str, str, bool]]:
+def things() -> Iterator[tuple[str, str, str, bool]]:
     """Group, resource, subresource, and whether it is in namespaces."""
     for resource in scheme.builtin():
         for part in ("", *resource.subresources):
@@ -59,7 +59,7 @@ def _things() -> Iterator[tuple[str, str, str, bool]]:
 def _allowed(policy: Policy, user: User) -> set[tuple[str, str, str, str]]:
     """Verb, resource, place and the name of the object."""
     found = set()
-    for group, plural, part, namespaced in _things():
+    for group, plural, part, namespaced in things():
         for where, namespace in _SPACES.items():
             if not namespaced and namespace:
                 continue

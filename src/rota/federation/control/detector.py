@@ -15,6 +15,7 @@ from rota.federation.estimation import capacity_sources
 from rota.federation.gates import Gates
 from rota.federation.member import connections
 from rota.federation.member.served_kinds import Kind, NotServed, Types
+from rota.federation.own_writes import OwnWrites
 from rota.federation.placement import triggers
 from rota.federation.policies import claims, defaults, propagation
 from rota.federation.works.manifests import BINDING_ID, CLUSTER_BINDING_ID
@@ -55,10 +56,21 @@ class Template(NamedTuple):
 
 
 class Detector:
-    """Looks at a resource when it or a policy changes."""
+    """Looks at a resource when it or a policy changes.
+
+    `templates` are the caches of the followed kinds, for other loops to read.
+    """
 
     def __init__(
-        self, client: Client, types: Types, gates: Gates, interpreter: Interpreter, *, clock: Clock, rng: Rng
+        self,
+        client: Client,
+        types: Types,
+        gates: Gates,
+        interpreter: Interpreter,
+        *,
+        clock: Clock,
+        rng: Rng,
+        templates: dict[Kind, Cache[Object]] | None = None,
     ) -> None:
         self._client: Final = client
         self._types: Final = types
@@ -71,7 +83,14 @@ class Detector:
         self._cluster_policies: Final = self._frame.follow(kinds.CLUSTER_POLICIES, self._policy_changed).cache
         interpreter.on_change(lambda kind: self._frame.queue.add(Template(kind, "", "")))
         self._capacity_sources: Final = self._frame.follow(kinds.CAPACITY_SOURCES, self._source_changed).cache
-        self._templates: Final[dict[Kind, Cache[Object]]] = {}
+        self._own: Final = OwnWrites[Key]()
+        self._bindings: Final = {
+            target: self._frame.follow(target, lambda key, old, new: self._own.seen(key, new)).cache
+            for target in (kinds.BINDINGS, kinds.CLUSTER_BINDINGS)
+        }
+        self._templates: Final = {} if templates is None else templates
+        #: The versions of resources that this loop has written, whose events need no other look.
+        self._marked: Final[dict[Template, str]] = {}
         #: By uid: the version of a policy, and what it is with its defaults.
         self._defaults: Final[dict[str, tuple[str | None, Object]]] = {}
         #: Resources that changed themselves, for which lazy policies act.
@@ -165,9 +184,12 @@ class Detector:
                 return _NOT_SERVED_AGAIN_S
 
             def changed(key: Key, old: Object | None, new: Object | None) -> None:
-                if new is None or object_names.is_reserved(key.namespace) or _SKIPPED.fullmatch(key.namespace):
+                if object_names.is_reserved(key.namespace) or _SKIPPED.fullmatch(key.namespace):
                     return
                 template = Template(kind, key.namespace, key.name)
+                marked = self._marked.pop(template, None) if new is None else self._marked.get(template)
+                if new is None or (old is not None and marked == meta.metadata(new).get("resourceVersion")):
+                    return
                 if old is None or not _same_but_status(old, new):
                     self._touched.add(template)
                     self._frame.queue.add(template)
@@ -223,20 +245,29 @@ class Detector:
         }
         if patch:
             target = await self._types.of(what.kind)
-            resource = await self._client.patch(target, what.name, {"metadata": patch}, namespace=what.namespace)
+            before = meta.metadata(resource).get("resourceVersion")
+            # If the resource has changed meanwhile, the version says so, and the event of that change comes first.
+            change = {"metadata": {**patch, "resourceVersion": before}}
+            resource = await self._client.patch(target, what.name, change, namespace=what.namespace)
+            self._marked[what] = str(meta.metadata(resource).get("resourceVersion"))
         return meta.metadata(resource).get("resourceVersion")
 
     async def _keep(self, binding: dict[str, Any]) -> None:
         """Create the binding, or change what follows from resource and policy; what the scheduler wrote stays."""
         name, namespace = meta.name(binding), meta.namespace(binding)
         target = kinds.bindings_of(namespace)
-        try:
-            present = await self._client.get(target, name, namespace=namespace)
-        except errors.NotFound:
+        key = Key(namespace, name)
+        present = self._own.newest(key, self._bindings[target].get(name, namespace))
+        if present is None:
             label = BINDING_ID if namespace else CLUSTER_BINDING_ID
             binding["metadata"]["labels"][label] = str(uuid.uuid4())
-            await self._client.create(target, binding)
-            return
+            try:
+                self._own.note(key, await self._client.create(target, binding))
+            except errors.AlreadyExists:
+                del binding["metadata"]["labels"][label]
+                present = await self._client.get(target, name, namespace=namespace)
+            else:
+                return
         owner = meta.controller_of(present)
         if owner is not None and owner.get("uid") != binding["metadata"]["ownerReferences"][0]["uid"]:
             raise errors.Conflict(f"binding {name} belongs to a former {owner.get('kind')}; it is deleted first")
@@ -259,7 +290,11 @@ class Detector:
             and annotations == meta.annotations(present)
         ):
             return
-        await self._client.update(target, {**present, "metadata": metadata, "spec": wanted})
+        try:
+            self._own.note(key, await self._client.update(target, {**present, "metadata": metadata, "spec": wanted}))
+        except (errors.Conflict, errors.NotFound):
+            self._own.forget(key)
+            raise
 
 
 def _difference(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:

@@ -1,14 +1,17 @@
 """All loops of a federation's control plane, on one API server."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from rota.api import errors, meta
 from rota.client.elections.elector import STEADY, Election, LeaderElector, LeadershipLost
 from rota.client.elections.leader_writes import LeaderWrites
+from rota.client.informers.cache import Cache
 from rota.client.informers.shared_informers import SharedInformers
-from rota.client.verbs import Client
+from rota.client.verbs import Client, Object
 from rota.federation import kinds
+from rota.federation.control import accounts
 from rota.federation.control.capacity_loop import CapacityLoop
 from rota.federation.control.cluster_loop import LEASE_GRACE_S, ClusterLoop
 from rota.federation.control.cron_autoscalers import CronAutoscalers
@@ -32,7 +35,7 @@ from rota.federation.customization.interpreter import Interpreter
 from rota.federation.failover.eviction_rate import RATE
 from rota.federation.gates import DEFAULT, Gates
 from rota.federation.member import connections, observation, unschedulable
-from rota.federation.member.served_kinds import Types
+from rota.federation.member.served_kinds import Kind, Types
 from rota.kit import logs, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -92,7 +95,7 @@ class _Loop(Protocol):
 
 
 async def install(client: Client, *, clock: Clock) -> None:
-    """Have the server serve the kinds of a federation, and wait until it does."""
+    """Have the server serve the kinds of a federation with the accounts of its loops, and wait until it does."""
     for definition in kinds.definitions():
         await client.apply(kinds.DEFINITIONS, definition, field_manager="rota-federation", force=True)
     deadline = clock.monotonic() + _ESTABLISHED_S
@@ -105,6 +108,8 @@ async def install(client: Client, *, clock: Clock) -> None:
                 raise errors.ServiceUnavailable(f"{meta.name(definition)} is not established")
             await clock.sleep(_LOOK_AGAIN_S)
     await connections.ensure_namespace(client, kinds.CLUSTER_NAMESPACE)
+    for target, wanted in accounts.roles():
+        await client.apply(target, wanted, field_manager="rota-federation", force=True)
 
 
 class Federation:
@@ -112,15 +117,17 @@ class Federation:
 
     def __init__(
         self,
-        client: Client,
+        clients: Mapping[str, Client],
         *,
         clock: Clock,
         rng: Rng,
         settings: Settings,
         identity: str = "",
     ) -> None:
-        """`identity` is this process's name among several on one store; without it there is no other."""
-        self._client: Final = client
+        """`clients` are those of `accounts.GRANTS`, each as the user of its loop. `identity` is this process's name
+        among several on one store; without it there is no other.
+        """
+        self._clients: Final = clients
         self._clock: Final = clock
         self._rng: Final = rng
         self._settings: Final = settings
@@ -129,21 +136,20 @@ class Federation:
     async def run(self) -> None:
         """Work until cancelled, if others share the store only while this process leads."""
         if not self._identity:
-            await self._work(self._client)
+            await self._work(self._clients)
             return
         election = Election(name=LEASE, identity=self._identity, pace=STEADY)
         incumbent = LeaderWrites()
-        leading = self._client.with_settings(term=incumbent.header)
+        leading = {name: one.with_settings(term=incumbent.header) for name, one in self._clients.items()}
         while True:
-            elector = LeaderElector(self._client, election, clock=self._clock, rng=self._rng)
+            elector = LeaderElector(self._clients["leader"], election, clock=self._clock, rng=self._rng)
             try:
                 await incumbent.run(elector, lambda: self._work(leading))
             except LeadershipLost as error:
                 log.warning("another leads the federation now", error=str(error))
 
-    async def _work(self, client: Client) -> None:
-        await install(client, clock=self._clock)
-        await client.apply(
+    async def _work(self, clients: Mapping[str, Client]) -> None:
+        await clients["leader"].apply(
             CONFIG_MAPS,
             {
                 "apiVersion": "v1",
@@ -156,25 +162,29 @@ class Federation:
         )
         clock, rng = self._clock, self._rng
         metrics = Metrics("federation")
-        shared = SharedInformers(client, _SHARED, clock=clock, rng=rng, metrics=metrics)
-        client = client.with_settings(informers=shared, metrics=metrics)
-        types = Types(client)
+        shared = SharedInformers(clients["reader"], _SHARED, clock=clock, rng=rng, metrics=metrics)
+        clients = {name: one.with_settings(informers=shared, metrics=metrics) for name, one in clients.items()}
+        types = Types(clients["reader"])
         async with interpreter.following(
-            client,
+            clients["reader"],
             clock=clock,
             rng=rng,
             reads_unknown=self._settings.gates.generic_interpretation,
             in_detail=self._settings.gates.detailed_status,
         ) as rules:
-            await self._run_loops(client, types, rules, shared)
+            await self._run_loops(clients, types, rules, shared)
 
-    async def _run_loops(self, client: Client, types: Types, rules: Interpreter, shared: SharedInformers) -> None:
+    async def _run_loops(
+        self, clients: Mapping[str, Client], types: Types, rules: Interpreter, shared: SharedInformers
+    ) -> None:
         clock, rng = self._clock, self._rng
-        fences = Fences(client, clock=clock, margin_s=self._settings.fence_margin_s)
+        fences = Fences(clients["clusters"], clock=clock, margin_s=self._settings.fence_margin_s)
         settings, gates = self._settings, self._settings.gates
+        #: The resources that policies select: the detector follows them, others read them there.
+        templates: dict[Kind, Cache[Object]] = {}
         loops: dict[str, _Loop] = {
             "clusters": ClusterLoop(
-                client,
+                clients["clusters"],
                 clock=clock,
                 rng=rng,
                 fences=fences,
@@ -182,11 +192,13 @@ class Federation:
                 threshold_s=settings.threshold_s,
                 lease_grace_s=settings.lease_grace_s,
             ),
-            "detector": Detector(client, types, gates, rules, clock=clock, rng=rng),
-            "scheduling": SchedulingLoop(client, gates, clock=clock, rng=rng),
-            "works": WorksLoop(client, types, gates, rules, fences, clock=clock, rng=rng),
+            "detector": Detector(clients["detector"], types, gates, rules, clock=clock, rng=rng, templates=templates),
+            "scheduling": SchedulingLoop(clients["scheduling"], gates, clock=clock, rng=rng),
+            "works": WorksLoop(
+                clients["works"], types, gates, rules, fences, clock=clock, rng=rng, templates=templates
+            ),
             "evictions": EvictionLoop(
-                client,
+                clients["evictions"],
                 gates,
                 fences,
                 clock=clock,
@@ -195,23 +207,23 @@ class Federation:
                 timeout_s=settings.eviction_timeout_s,
                 rate=settings.eviction_rate,
             ),
-            "failback": FailbackLoop(client, gates, clock=clock, rng=rng),
-            "rebalancers": RebalancerLoop(client, clock=clock, rng=rng),
-            "descheduler": DeschedulerLoop(client, gates, clock=clock, rng=rng),
+            "failback": FailbackLoop(clients["failback"], gates, clock=clock, rng=rng),
+            "rebalancers": RebalancerLoop(clients["rebalancers"], clock=clock, rng=rng),
+            "descheduler": DeschedulerLoop(clients["descheduler"], gates, clock=clock, rng=rng),
             "members": PushMembers(
-                client, rules, clock=clock, rng=rng, unschedulable_after_s=settings.unschedulable_after_s
+                clients["members"], rules, clock=clock, rng=rng, unschedulable_after_s=settings.unschedulable_after_s
             ),
-            "dependencies": DependencyLoop(client, types, rules, clock=clock, rng=rng),
-            "capacity": CapacityLoop(client, clock=clock, rng=rng, every_s=settings.every_s),
-            "quotas": QuotaLoop(client, gates, clock=clock, rng=rng),
-            "replica sync": ReplicaSync(client, clock=clock, rng=rng),
+            "dependencies": DependencyLoop(clients["dependencies"], types, rules, clock=clock, rng=rng),
+            "capacity": CapacityLoop(clients["capacity"], clock=clock, rng=rng, every_s=settings.every_s),
+            "quotas": QuotaLoop(clients["quotas"], gates, clock=clock, rng=rng),
+            "replica sync": ReplicaSync(clients["replica sync"], clock=clock, rng=rng),
             "autoscalers": FederatedAutoscalers(
-                client, types, clock=clock, rng=rng, every_s=settings.autoscale_every_s
+                clients["autoscalers"], types, clock=clock, rng=rng, every_s=settings.autoscale_every_s
             ),
-            "cron autoscalers": CronAutoscalers(client, types, clock=clock, rng=rng),
+            "cron autoscalers": CronAutoscalers(clients["cron autoscalers"], types, clock=clock, rng=rng),
         }
         if settings.namespaces_everywhere:
-            loops["namespaces"] = NamespaceLoop(client, clock=clock, rng=rng)
+            loops["namespaces"] = NamespaceLoop(clients["namespaces"], clock=clock, rng=rng)
         async with tasks.Supervisor("federation", clock=clock, rng=rng) as running:
             for name, loop in loops.items():
                 running.start(name, loop.run)

@@ -9,7 +9,7 @@ from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
 from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
-from rota.federation import kinds, quotas
+from rota.federation import bindings, kinds, quotas
 from rota.federation.clusters import Cluster
 from rota.federation.control import conditions
 from rota.federation.gates import Gates
@@ -52,6 +52,8 @@ class SchedulingLoop:
         #: Specs of bindings that are being written and that the cache does not show yet, for quotas.
         self._assumed: Final[dict[Key, Object]] = {}
         self._scheduler: Scheduler | None = None
+        #: The generations that this loop has written; their events need no other scheduling.
+        self._written: Final[dict[Key, int]] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -82,9 +84,11 @@ class SchedulingLoop:
     def _binding_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._assumed.pop(key, None)
         if new is None:
+            self._written.pop(key, None)
             return
         before = None if old is None else meta.metadata(old).get("generation")
-        if before != meta.metadata(new).get("generation"):
+        now = meta.metadata(new).get("generation")
+        if before != now and (before is None or self._written.get(key) != now):
             self._frame.queue.add(key)
 
     def _cluster_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -122,20 +126,10 @@ class SchedulingLoop:
                 await conditions.write(self._client, target, binding, condition, {}, now=now)
                 return _AGAIN_S
         if outcome.scheduled or outcome.reason == "NoClusterFit":
-            patch = {
-                "metadata": {
-                    "annotations": {triggers.APPLIED_PLACEMENT: msgspec.json.encode(spec["placement"]).decode()}
-                },
-                "spec": {"clusters": list(outcome.clusters) or None},
-            }
-            self._assumed[key] = {**spec, "clusters": list(outcome.clusters)}
-            try:
-                binding = await self._client.patch(target, key.name, patch, namespace=key.namespace)
-            except errors.NotFound:
+            written = await self._write(key, target, binding, list(outcome.clusters))
+            if written is None:
                 return None
-            except BaseException:
-                self._assumed.pop(key, None)
-                raise
+            binding = written
         condition = {
             "type": "Scheduled",
             "status": "True" if outcome.scheduled else "False",
@@ -144,17 +138,50 @@ class SchedulingLoop:
         }
         members: dict[str, Any] = {}
         if outcome.scheduled:
+            status: Object = binding.get("status") or {}
             members = {
                 "schedulerObservedGeneration": meta.metadata(binding).get("generation"),
-                "lastScheduledTime": now,
                 "schedulerObservingAffinityName": outcome.affinity_name or None,
             }
+            is_new = any(status.get(member) != value for member, value in members.items())
+            if is_new or bindings.reschedule_requested(spec, status) or not status.get("lastScheduledTime"):
+                members["lastScheduledTime"] = now
         await conditions.write(self._client, target, binding, condition, members, now=now)
         return None if outcome.scheduled or outcome.reason == "NoClusterFit" else _AGAIN_S
+
+    async def _write(
+        self, key: Key, target: kinds.Target, binding: Object, clusters: list[bindings.Target]
+    ) -> Object | None:
+        """Write a placement, if it is another one than before; the binding after that, None if it is gone."""
+        spec: Object = binding["spec"]
+        applied = msgspec.json.encode(spec["placement"]).decode()
+        known = meta.annotations(binding).get(triggers.APPLIED_PLACEMENT)
+        if known == applied and (spec.get("clusters") or []) == clusters:
+            return binding
+        patch = {
+            "metadata": {"annotations": {triggers.APPLIED_PLACEMENT: applied}},
+            "spec": {"clusters": clusters or None},
+        }
+        self._assumed[key] = {**spec, "clusters": clusters}
+        expected = self._written[key] = int(meta.metadata(binding).get("generation") or 0) + 1
+        try:
+            written = await self._client.patch(target, key.name, patch, namespace=key.namespace)
+        except errors.NotFound:
+            return None
+        except BaseException:
+            self._assumed.pop(key, None)
+            self._written.pop(key, None)
+            raise
+        if meta.metadata(written).get("generation") != expected:
+            # Nothing changed, or another change was written meanwhile: later generations are looked at.
+            self._written.pop(key, None)
+        return written
 
     async def _taken_up(self, target: kinds.Target, binding: Object) -> bool:
         """Ask for a fresh placement if that would use a cluster which has joined since the last one."""
         assert self._scheduler is not None
+        if triggers.NEW_CLUSTERS not in meta.annotations(binding):
+            return False
         ready = {
             meta.name(cluster): meta.metadata(cluster)["creationTimestamp"]
             for cluster in self._clusters.values()

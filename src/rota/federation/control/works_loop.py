@@ -2,12 +2,13 @@
 
 import contextlib
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from rota.api import errors, meta, times
+from rota.api.kinds import ResourceType
 from rota.client.informers.cache import Cache, Key
 from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
@@ -21,7 +22,8 @@ from rota.federation.failover import exclusive
 from rota.federation.gates import Gates
 from rota.federation.interpreters import native, trees
 from rota.federation.member import connections
-from rota.federation.member.served_kinds import NotServed, Types
+from rota.federation.member.served_kinds import Kind, NotServed, Types
+from rota.federation.own_writes import OwnWrites
 from rota.federation.works import manifests, ordinals, reports
 from rota.kit import logs
 from rota.kit.backoff import Rng
@@ -64,12 +66,17 @@ class WorksLoop:
         *,
         clock: Clock,
         rng: Rng,
+        templates: Mapping[Kind, Cache[Object]] | None = None,
     ) -> None:
+        """`templates` are caches of resources; one of another kind, or that is too old, is read from the server."""
         self._client: Final = client
         self._types: Final = types
         self._interpreter: Final = interpreter
         self._gates: Final = gates
         self._clock: Final = clock
+        self._templates: Final = {} if templates is None else templates
+        #: The answers to writes of templates' statuses.
+        self._reported: Final = OwnWrites[Key]()
         self._frame: Final = Reconciler[Key](
             client, "works", self._process, clock=clock, rng=rng, workers=4, retries=connections.RETRIES
         )
@@ -82,7 +89,11 @@ class WorksLoop:
         ).cache
         self._overrides: Final = self._frame.follow(kinds.OVERRIDES, self._all_changed).cache
         self._cluster_overrides: Final = self._frame.follow(kinds.CLUSTER_OVERRIDES, self._all_changed).cache
-        self._clusters: Final[Cache[Object]] = self._frame.follow(kinds.CLUSTERS, lambda key, old, new: None).cache
+        self._clusters: Final[Cache[Object]] = self._frame.follow(kinds.CLUSTERS, self._cluster_changed).cache
+        #: Counts changes of policies and clusters that Works depend on.
+        self._epoch = 0
+        #: By binding: what its Works were made from when they were found as they should be.
+        self._settled: Final[dict[Key, object]] = {}
         self._takeover: Final = Takeover(client, fences, self._clusters)
 
     async def run(self) -> None:
@@ -98,7 +109,12 @@ class WorksLoop:
         if binding is not None:
             self._frame.queue.add(binding)
 
+    def _cluster_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if old is None or new is None or _rendered_from(old) != _rendered_from(new):
+            self._epoch += 1
+
     def _all_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._epoch += 1
         for cache in self._bindings.values():
             for binding in [key for key, _ in cache.items()]:
                 self._frame.queue.add(binding)
@@ -108,6 +124,8 @@ class WorksLoop:
         binding = self._bindings[target].get(key.name, key.namespace)
         works = self._works.indexed(BY_BINDING, f"{key.namespace}/{key.name}")
         if binding is None:
+            self._reported.forget(key)
+            self._settled.pop(key, None)
             await self._delete(works)
             return None
         if meta.is_deleting(binding):
@@ -118,19 +136,36 @@ class WorksLoop:
         spec: Object = binding.get("spec") or {}
         expected = reports.existing_clusters(spec)
         await self._delete(work for work in works if object_names.cluster_of(meta.namespace(work)) not in expected)
+        if not expected and not works and meta.condition(binding, "FullyApplied") is None:
+            return None  # it is not placed yet
         try:
             template_type = await self._types.of(native.kind_of(spec.get("resource") or {}))
-            resource = await self._client.get(
-                template_type, (spec.get("resource") or {}).get("name", ""), namespace=key.namespace
-            )
+            resource = await self._template(key, template_type, spec.get("resource") or {})
         except (errors.NotFound, NotServed):
             return None
         numbered = await self._numbered(target, binding, resource)
         if numbered is None:
             return None  # the binding comes back with its blocks
-        again = await self._keep_works(numbered, resource, works)
+        made_from = self._made_from(numbered, resource, works)
+        again = None
+        if self._settled.get(key) != made_from:
+            again, is_settled = await self._keep_works(numbered, resource, works)
+            if is_settled:
+                self._settled[key] = made_from
+        if _is_awaited(binding, works, self._clock.now()):
+            return again or _AGAIN_S
         await self._report(target, binding, template_type, resource, works)
         return again
+
+    async def _template(self, key: Key, template_type: ResourceType, reference: Object) -> Object:
+        """The resource of a binding, from a cache that has the version which the binding refers to."""
+        cache = self._templates.get(native.kind_of(reference))
+        name = str(reference.get("name") or "")
+        cached = None if cache is None else cache.get(name, key.namespace)
+        known = None if cached is None else self._reported.newest(key, cached)
+        if known is not None and meta.uid(known) == reference.get("uid") and _is_as_new(known, reference):
+            return known
+        return await self._client.get(template_type, name, namespace=key.namespace)
 
     async def _numbered(self, target: kinds.Target, binding: Object, resource: Object) -> Object | None:
         """The binding, once all its clusters have a block of ordinals where the resource asks for that."""
@@ -178,7 +213,21 @@ class WorksLoop:
         except errors.NotFound:
             return
 
-    async def _keep_works(self, binding: Object, resource: Object, works: Sequence[Object]) -> float | None:
+    def _made_from(self, binding: Object, resource: Object, works: Iterable[Object]) -> object:
+        """What the Works of a binding follow from, and their own versions: while it is equal, they stay as they are."""
+        return (
+            self._epoch,
+            meta.metadata(binding).get("generation"),
+            meta.labels(binding),
+            meta.annotations(binding),
+            meta.metadata(resource).get("resourceVersion"),
+            [(meta.metadata(work).get("generation"), meta.is_deleting(work), _marks(work)) for work in works],
+        )
+
+    async def _keep_works(
+        self, binding: Object, resource: Object, works: Sequence[Object]
+    ) -> tuple[float | None, bool]:
+        """Write the Works that differ; when to look again, and whether there is nothing left to do."""
         rendered = manifests.render(
             resource,
             binding,
@@ -195,11 +244,13 @@ class WorksLoop:
             for work in rendered.works:
                 exclusive.mark(work)
         growth = await self._takeover.growth(binding, works, rendered.works)
+        is_settled = not exclusive.is_exclusive(resource)
         for work in rendered.works:
             known = present.get((meta.namespace(work), meta.name(work)))
             if not growth.allowed and exclusive.grows(work, known):
                 continue
             if known is None:
+                is_settled = False
                 work["metadata"]["labels"][_WORK_ID] = str(uuid.uuid4())
                 try:
                     await self._client.create(kinds.WORKS, work)
@@ -213,8 +264,10 @@ class WorksLoop:
                     "labels": {**meta.labels(known), **meta.labels(work)},
                     "annotations": {**meta.annotations(known), **meta.annotations(work)},
                 }
+                is_settled = False
                 await self._client.update(kinds.WORKS, {**known, "metadata": metadata, "spec": work["spec"]})
-        return growth.again_s or (_AGAIN_S if waiting else None)
+        again = growth.again_s or (_AGAIN_S if waiting else None)
+        return again, is_settled and again is None
 
     async def _forms(self, binding: Object, resource: Object) -> dict[str, Object]:
         """The resource with the replicas of each cluster."""
@@ -227,7 +280,12 @@ class WorksLoop:
         }
 
     async def _report(
-        self, target: kinds.Target, binding: Object, template_type: Any, resource: Object, works: Iterable[Object]
+        self,
+        target: kinds.Target,
+        binding: Object,
+        template_type: ResourceType,
+        resource: Object,
+        works: Iterable[Object],
     ) -> None:
         """What members say, in the binding's status and in the resource's own."""
         spec: Object = binding.get("spec") or {}
@@ -248,13 +306,14 @@ class WorksLoop:
         found = await self._interpreter.aggregated(resource, items, now)
         wanted = None if found is None else dict(found)
         if wanted is not None and not _same_status(resource.get("status") or {}, wanted):
-            await self._client.patch(
+            answer = await self._client.patch(
                 template_type,
                 meta.name(resource),
                 {"status": _replacing(resource.get("status") or {}, wanted)},
                 namespace=meta.namespace(resource),
                 subresource="status",
             )
+            self._reported.note(Key(meta.namespace(binding), meta.name(binding)), answer)
 
     async def _usable(self, resource: Object, item: dict[str, Any], now: str) -> dict[str, Any]:
         """An item whose status can be aggregated; one that cannot must not spoil those of other members."""
@@ -270,6 +329,27 @@ class WorksLoop:
             return item
         log.warning("the status that a member reports cannot be used", cluster=item["clusterName"], error=why)
         return reports.without_status(item, why)
+
+
+def _rendered_from(cluster: Object) -> tuple[object, ...]:
+    """What of a cluster overrides look at."""
+    return meta.metadata(cluster).get("generation"), meta.labels(cluster), meta.is_deleting(cluster)
+
+
+def _is_as_new(resource: Object, reference: Object) -> bool:
+    """Whether a resource has at least the version that a binding refers to."""
+    try:
+        return int(meta.metadata(resource)["resourceVersion"]) >= int(reference["resourceVersion"])
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def _is_awaited(binding: Object, works: Iterable[Object], now: float) -> bool:
+    """Whether the first report about a new binding is still to come, so that its absence need not be written."""
+    if meta.condition(binding, "FullyApplied") is not None or any(work.get("status") for work in works):
+        return False
+    placed = (binding.get("status") or {}).get("lastScheduledTime") or meta.metadata(binding)["creationTimestamp"]
+    return now - times.parse(placed) < _AGAIN_S
 
 
 def _marks(work: Object) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Reading and changing nested members of wire objects."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any, TypeAlias
+
+from rota.api.patches import json_values
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -19,7 +20,7 @@ def get(obj: Object, *path: str) -> Any:
 
 def changed(obj: Object) -> dict[str, Any]:
     """A copy that may be changed at every depth."""
-    return copy.deepcopy(dict(obj))
+    return {name: json_values.copy(value) for name, value in obj.items()}
 
 
 def put(obj: dict[str, Any], value: Any, *path: str) -> None:

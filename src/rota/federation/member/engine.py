@@ -4,13 +4,13 @@ A manifest is applied by server-side apply after the ownership of the object in 
 the federation did not create is neither changed (unless the Work allows it) nor deleted.
 """
 
-import asyncio
 import contextlib
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.api import errors, meta, selectors, times
 from rota.client.informers.cache import Key
+from rota.client.informers.informer import Informer
 from rota.client.reconciler import Reconciler
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, Propagation, Selection
@@ -22,6 +22,7 @@ from rota.federation.interpreters import native, trees
 from rota.federation.member import connections, unschedulable
 from rota.federation.member.fence import START_S, Fence, FenceClosed
 from rota.federation.member.served_kinds import Kind, NotServed, Types
+from rota.federation.own_writes import OwnWrites
 from rota.federation.works import manifests
 from rota.kit import logs
 from rota.kit.backoff import Rng
@@ -91,6 +92,7 @@ class Engine:
     async def _process(self, name: str) -> float | None:
         work = self._works.get(name, self._space)
         if work is None:
+            self._session.forget(name)
             return None
         try:
             return await self._session.keep(work)
@@ -121,11 +123,17 @@ class _Session:
         self._space: Final = space
         self._clock: Final = clock
         self._types: Final = Types(member)
-        self._followed: Final[set[Kind]] = set()
-        self._lock: Final = asyncio.Lock()
+        #: Our objects in the member, by kind.
+        self._followed: Final[dict[Kind, Informer[Object]]] = {}
+        self._own: Final = OwnWrites[str]()
 
-    async def keep(self, work: Object) -> float | None:
+    def forget(self, name: str) -> None:
+        """A Work is gone."""
+        self._own.forget(name)
+
+    async def keep(self, cached: Object) -> float | None:
         """Bring a Work into the member, or out of it."""
+        work = self._own.newest(meta.name(cached), cached) or cached
         carried = ((work.get("spec") or {}).get("workload") or {}).get("manifests") or ()
         if meta.is_deleting(work):
             gone = True
@@ -177,19 +185,32 @@ class _Session:
         if int(meta.annotations(work).get(unschedulable.COUNT) or 0) != stuck:
             patch = {"metadata": {"annotations": {unschedulable.COUNT: str(stuck) if stuck else None}}}
             with contextlib.suppress(errors.NotFound):
-                await self._client.patch(kinds.WORKS, meta.name(work), patch, namespace=self._space)
+                self._own.note(
+                    meta.name(work),
+                    await self._client.patch(kinds.WORKS, meta.name(work), patch, namespace=self._space),
+                )
 
     async def _present(self, manifest: Object) -> tuple[Any, Object | None]:
         target = await self._types.of(native.kind_of(manifest))
+        return target, await self._read(target, manifest)
+
+    async def _read(self, target: Any, manifest: Object) -> Object | None:
         try:
-            return target, await self._member.get(target, meta.name(manifest), namespace=meta.namespace(manifest))
+            return await self._member.get(target, meta.name(manifest), namespace=meta.namespace(manifest))
         except errors.NotFound:
-            return target, None
+            return None
 
     async def _applied(self, work: Object, manifest: Object) -> Object:
         """Apply a manifest; the object as it is in the member."""
-        target, present = await self._present(manifest)
-        await self._follow(native.kind_of(manifest), target)
+        target = await self._types.of(native.kind_of(manifest))
+        known = self._known(native.kind_of(manifest), target, manifest)
+        if (
+            known is not None
+            and _is_of_same_work(known, manifest)
+            and trees.covers(known, await self._interpreter.retained(manifest, known))
+        ):
+            return known
+        present = await self._read(target, manifest)
         may_take = meta.annotations(manifest).get(manifests.CONFLICTS) == "overwrite" or (
             manifest.get("kind") == "Namespace" and connections.NEEDED in meta.annotations(present or {})
         )
@@ -203,8 +224,6 @@ class _Session:
             wanted = await self._interpreter.retained(manifest, present)
             if trees.covers(present, wanted):
                 return present
-        elif meta.namespace(manifest):
-            await connections.ensure_namespace(self._member, meta.namespace(manifest))
         async with contextlib.AsyncExitStack() as guarded:
             member = self._member
             if exclusive.is_marked(manifest):
@@ -212,6 +231,12 @@ class _Session:
                 member = member.with_settings(retry=False, timeout_s=START_S)
                 if self._fence is not None:
                     await guarded.enter_async_context(self._fence.starting(meta.name(work)))
+            try:
+                return await member.apply(target, wanted, field_manager=connections.FIELD_MANAGER, force=True)
+            except errors.NotFound:
+                if present is not None or not meta.namespace(manifest):
+                    raise
+                await connections.ensure_namespace(self._member, meta.namespace(manifest))
             return await member.apply(target, wanted, field_manager=connections.FIELD_MANAGER, force=True)
 
     async def _removed(self, work: Object, manifest: Object) -> bool:
@@ -243,13 +268,15 @@ class _Session:
             with contextlib.suppress(errors.NotFound):
                 await self._client.patch(kinds.WORKS, meta.name(work), patch, namespace=self._space)
 
-    async def _follow(self, kind: Kind, target: Any) -> None:
-        """Hear of changes of our objects of a kind in the member."""
-        async with self._lock:
-            if kind in self._followed:
-                return
-            self._followed.add(kind)
-            self._frame.follow(target, self._member_changed, selection=_OURS, client=self._member)
+    def _known(self, kind: Kind, target: Any, manifest: Object) -> Object | None:
+        """An object of ours as the last event of the member had it; its kind is followed from now on."""
+        informer = self._followed.get(kind)
+        if informer is None:
+            self._followed[kind] = self._frame.follow(
+                target, self._member_changed, selection=_OURS, client=self._member
+            )
+            return None
+        return informer.cache.get(meta.name(manifest), meta.namespace(manifest)) if informer.synced else None
 
     def _member_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         annotations = meta.annotations(new or old or {})
@@ -301,9 +328,10 @@ class _Session:
         if all(present.get(member) == value for member, value in status.items()):
             return
         with contextlib.suppress(errors.NotFound):
-            await self._client.patch(
+            answer = await self._client.patch(
                 kinds.WORKS, meta.name(work), {"status": status}, namespace=self._space, subresource="status"
             )
+            self._own.note(meta.name(work), answer)
 
 
 def _is_of_same_work(present: Object, manifest: Object) -> bool:
