@@ -90,7 +90,7 @@ GRANTS: Final[Mapping[str, tuple[Grant, ...]]] = {
         Grant(_READ, "overridepolicies clusteroverridepolicies", _POLICY),
         _CHANGE_BINDINGS,
     ),
-    "evictions": (_CHANGE_BINDINGS,),
+    "evictions": (_CHANGE_BINDINGS, _REPORT_ON_BINDINGS),
     "failback": (_CHANGE_BINDINGS, Grant(_READ, "failbackpolicies", _OWN)),
     "rebalancers": (
         _CHANGE_BINDINGS,

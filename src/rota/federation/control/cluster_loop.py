@@ -11,6 +11,7 @@ from rota.client.verbs import Client, Object
 from rota.federation import kinds, object_names
 from rota.federation.control import pull_members
 from rota.federation.control.fences import Fences
+from rota.federation.control.observers import Observers
 from rota.federation.failover import cluster_taints
 from rota.federation.failover.cluster_health import Condition, Monitor
 from rota.federation.member import connections, observation
@@ -18,7 +19,6 @@ from rota.federation.member.observation import Publisher
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
-from rota.kit.errors import UserError
 
 log = logs.get(__name__)
 
@@ -46,7 +46,6 @@ class ClusterLoop:
     ) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._rng: Final = rng
         self._every_s: Final = every_s
         self._threshold_s: Final = threshold_s
         self._frame: Final = Reconciler[str](
@@ -57,15 +56,21 @@ class ClusterLoop:
         self._policies: Final = self._frame.follow(kinds.TAINT_POLICIES, self._policy_changed).cache
         self._fences: Final = fences
         self._lease_grace_s: Final = lease_grace_s
+        self._observers: Final = Observers(client, clock=clock, rng=rng)
         self._publishers: Final[dict[str, Publisher]] = {}
         self._monitors: Final[dict[str, Monitor]] = {}
+        #: Members whose execution namespace was found or created since the start.
+        self._prepared: Final[set[str]] = set()
         #: Pull members whose account was put right since the start.
         self._admitted: Final[set[str]] = set()
         self._frame.follow(kinds.LEASES, fences.changed, namespace=kinds.CLUSTER_NAMESPACE)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._frame.run()
+        try:
+            await self._frame.run()
+        finally:
+            await self._observers.close()
 
     def _changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         if old is None or new is None or _seen(old) != _seen(new):
@@ -86,13 +91,17 @@ class ClusterLoop:
             self._publishers.pop(name, None)
             self._monitors.pop(name, None)
             self._admitted.discard(name)
+            self._prepared.discard(name)
+            await self._observers.drop(name)
             return None
         if meta.is_deleting(cluster):
             return await self._leave(cluster)
         if FINALIZER not in meta.finalizers(cluster):
             patch = {"metadata": {"finalizers": [*meta.finalizers(cluster), FINALIZER]}}
             cluster = await self._client.patch(kinds.CLUSTERS, name, patch)
-        await connections.ensure_namespace(self._client, object_names.execution_space(name))
+        if name not in self._prepared:
+            await connections.ensure_namespace(self._client, object_names.execution_space(name))
+            self._prepared.add(name)
         if pull_members.is_pull(cluster):
             if name not in self._admitted:
                 await pull_members.admit(self._client, name)
@@ -120,12 +129,7 @@ class ClusterLoop:
         publisher = self._publishers.setdefault(
             name, Publisher(self._client, name, clock=self._clock, threshold_s=self._threshold_s)
         )
-        try:
-            async with connections.connected(self._client, cluster, clock=self._clock, rng=self._rng) as member:
-                observed = await observation.observe(member, name, clock=self._clock)
-        except (connections.NoConnection, errors.ApiError, UserError, OSError, ValueError) as error:
-            observed = observation.failed(error, name)
-        return await publisher.publish(cluster, observed)
+        return await publisher.publish(cluster, await self._observers.observe(cluster))
 
     async def _monitor(self, cluster: Object) -> Object:
         """Declare a pull member unknown whose agent has stopped renewing its Lease."""

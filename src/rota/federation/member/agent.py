@@ -16,7 +16,7 @@ from rota.federation import kinds
 from rota.federation.customization import interpreter
 from rota.federation.member import engine, fence, observation, unschedulable
 from rota.federation.member.fence import Fence
-from rota.federation.member.observation import Publisher
+from rota.federation.member.observation import Observer, Publisher
 from rota.kit import logs, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -97,13 +97,17 @@ class Agent:
 
     async def _observe(self) -> None:
         publisher = Publisher(self._control, self._cluster, clock=self._clock, threshold_s=self._settings.threshold_s)
-        while True:
-            observed = await observation.observe(self._member, self._cluster, clock=self._clock)
-            try:
-                await publisher.publish(await self._control.get(kinds.CLUSTERS, self._cluster), observed)
-            except (errors.ApiError, TransportError, OSError, TimeoutError) as error:
-                log.warning("the status of the cluster is not written", cluster=self._cluster, error=str(error))
-            await self._clock.sleep(self._settings.every_s)
+        observer = Observer(self._member, self._cluster, clock=self._clock, rng=self._rng)
+        try:
+            while True:
+                observed = await observer.observe()
+                try:
+                    await publisher.publish(await self._control.get(kinds.CLUSTERS, self._cluster), observed)
+                except (errors.ApiError, TransportError, OSError, TimeoutError) as error:
+                    log.warning("the status of the cluster is not written", cluster=self._cluster, error=str(error))
+                await self._clock.sleep(self._settings.every_s)
+        finally:
+            await observer.close()
 
     async def _renew_token(self) -> None:
         while True:

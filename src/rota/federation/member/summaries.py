@@ -1,7 +1,7 @@
 """What a Cluster's status says of a member: its APIs, nodes and resources. Pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from rota.api import meta, quantities, resources
 from rota.api.kinds import ResourceType
@@ -23,25 +23,49 @@ def enablements(types: Iterable[ResourceType]) -> list[dict[str, Any]]:
     ]
 
 
-def nodes(listed: Iterable[Object]) -> dict[str, int]:
+class NodeShare(NamedTuple):
+    """What a summary counts of a node; nothing is allocatable on one that takes no pods."""
+
+    is_ready: bool
+    allocatable: Mapping[str, int]
+
+
+class PodShare(NamedTuple):
+    """What a summary counts of a pod that has not ended."""
+
+    has_node: bool
+    requests: Mapping[str, int]
+
+
+def node_share(node: Object) -> NodeShare:
+    """What counts of a node."""
+    is_ready = meta.is_condition_true(node, "Ready")
+    is_usable = is_ready and not (node.get("spec") or {}).get("unschedulable")
+    return NodeShare(is_ready, resources.node_allocatable(node) if is_usable else {})
+
+
+def pod_share(pod: Object) -> PodShare | None:
+    """What counts of a pod; None if it has ended."""
+    if (pod.get("status") or {}).get("phase") in _ENDED:
+        return None
+    return PodShare(bool((pod.get("spec") or {}).get("nodeName")), {**resources.pod_requests(pod), resources.PODS: 1})
+
+
+def nodes(shares: Iterable[NodeShare]) -> dict[str, int]:
     """How many nodes there are, and how many are ready."""
-    ready = [meta.is_condition_true(node, "Ready") for node in listed]
+    ready = [share.is_ready for share in shares]
     return {"totalNum": len(ready), "readyNum": sum(ready)}
 
 
-def resources_of(listed: Iterable[Object], pods: Iterable[Object]) -> dict[str, dict[str, str]]:
+def resources_of(of_nodes: Iterable[NodeShare], of_pods: Iterable[PodShare]) -> dict[str, dict[str, str]]:
     """What ready nodes can give, what pods on nodes have, and what pods without one ask for."""
     allocatable: dict[str, int] = {}
-    for node in listed:
-        if meta.is_condition_true(node, "Ready") and not (node.get("spec") or {}).get("unschedulable"):
-            _add(allocatable, resources.node_allocatable(node))
+    for node in of_nodes:
+        _add(allocatable, node.allocatable)
     allocated: dict[str, int] = {}
     allocating: dict[str, int] = {}
-    for pod in pods:
-        if (pod.get("status") or {}).get("phase") in _ENDED:
-            continue
-        held = allocated if (pod.get("spec") or {}).get("nodeName") else allocating
-        _add(held, {**resources.pod_requests(pod), resources.PODS: 1})
+    for pod in of_pods:
+        _add(allocated if pod.has_node else allocating, pod.requests)
     return {
         "allocatable": _written(allocatable),
         "allocated": _written(allocated),
