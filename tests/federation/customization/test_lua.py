@@ -1,14 +1,17 @@
 """Lua customizations as users write them for Karmada, and what a script cannot do."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from rota.federation.customization import lua_scripts
+from rota.federation.customization import lua_processes, lua_scripts
 from rota.federation.customization.interpreter import Interpreter
-from rota.federation.customization.lua_scripts import LuaProcess, LuaScripts
+from rota.federation.customization.lua_processes import LuaProcesses
+from rota.federation.customization.lua_scripts import LuaProcess, LuaScripts, OutOfTime
 from rota.federation.customization.operations import CannotInterpret
+from rota.testing.clocks import FakeClock
 
 pytest.importorskip("lupa")
 pytestmark = pytest.mark.slow
@@ -174,3 +177,60 @@ async def test_kinds_without_a_script_are_read_natively(process: LuaProcess) -> 
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 2}}
     assert await rules.replicas(deployment) == (2, None)
     assert await rules.replicas({"apiVersion": "v1", "kind": "ConfigMap"}) is None
+
+
+async def test_a_slow_script_delays_only_its_own_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    used_up = asyncio.Event()
+
+    class Child:
+        """Answers with the script's name, except for the slow one, which uses up its time."""
+
+        async def call(self, script: str, function: str, arguments: list[Any], **more: Any) -> list[Any]:
+            if script == "slow":
+                await used_up.wait()
+                raise OutOfTime("used up")
+            return [script]
+
+        async def close(self) -> None: ...
+
+    monkeypatch.setattr(lua_processes, "LuaProcess", Child)
+    processes = LuaProcesses(clock=FakeClock())
+
+    async def ask(script: str) -> list[Any]:
+        return await processes.call(script, "GetReplicas", [WORKLOAD], returns=1, like_arguments=False)
+
+    slow = [asyncio.create_task(ask("slow")) for _ in range(5)]
+    await asyncio.sleep(0)
+    assert await ask("quick") == ["quick"]
+    assert not any(one.done() for one in slow)
+    used_up.set()
+    answers = [str(one) for one in await asyncio.gather(*slow, return_exceptions=True)]
+    assert answers[0] == "used up"
+    assert all("is not run for 1 s" in one for one in answers[1:]), "calls that waited fail at once"
+    assert await ask("slow, but corrected") == ["slow, but corrected"]
+    await processes.close()
+
+
+async def test_a_slow_script_is_run_again_after_its_pause() -> None:
+    clock = FakeClock()
+    processes = LuaProcesses(clock=clock)
+    script = "function GetReplicas(obj) if obj.spec.slow then while true do end end return 1 end"
+
+    async def ask(**spec: Any) -> list[Any]:
+        return await processes.call(script, "GetReplicas", [{"spec": spec}], returns=1, like_arguments=False)
+
+    try:
+        with pytest.raises(OutOfTime):
+            await ask(slow=True)
+        with pytest.raises(CannotInterpret, match="not run for 1 s"):
+            await ask()
+        await clock.advance(1.5)
+        with pytest.raises(OutOfTime):
+            await ask(slow=True)
+        await clock.advance(1.5)
+        with pytest.raises(CannotInterpret, match="not run for"):
+            await ask()
+        await clock.advance(1.5)
+        assert await ask() == [1]
+    finally:
+        await processes.close()

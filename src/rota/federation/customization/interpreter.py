@@ -11,7 +11,8 @@ from rota.client.informers.reflector import Source as Collection
 from rota.client.verbs import Client
 from rota.federation import kinds
 from rota.federation.customization import entry_points, lua_scripts
-from rota.federation.customization.lua_scripts import LuaProcess, LuaScripts
+from rota.federation.customization.lua_processes import LuaProcesses
+from rota.federation.customization.lua_scripts import LuaScripts
 from rota.federation.customization.operations import Operation, Question, Source
 from rota.federation.customization.webhooks import Webhooks
 from rota.federation.interpreters import detailed, generic, native, replicas, statuses
@@ -191,7 +192,7 @@ async def following(
                 return generic.scale_paths(definition, version)
         return None
 
-    process, webhooks = LuaProcess(), Webhooks(lambda: list(configurations.values()))
+    processes, webhooks = LuaProcesses(clock=clock), Webhooks(lambda: list(configurations.values()))
     rules = entry_points.PythonRules(entry_points.load())
     try:
         async with tasks.Supervisor("interpreter", clock=clock, rng=rng) as running:
@@ -200,12 +201,12 @@ async def following(
             for informer in followed:
                 await informer.wait_synced()
             known["interpreter"] = found = Interpreter(
-                (LuaScripts(lambda: known["rules"], process), webhooks, rules),
+                (LuaScripts(lambda: known["rules"], processes), webhooks, rules),
                 reads_unknown=reads_unknown,
                 in_detail=in_detail,
                 scale_paths=scale_paths,
             )
             yield found
     finally:
-        await process.close()
+        await processes.close()
         await webhooks.close()

@@ -8,7 +8,7 @@ import contextlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -55,6 +55,18 @@ def rules(customizations: Iterable[Object]) -> dict[tuple[Kind, Operation], tupl
     return found
 
 
+class OutOfTime(CannotInterpret):
+    """A script did not return in its time."""
+
+
+class Runner(Protocol):
+    """Calls functions of scripts; see `LuaProcess.call`."""
+
+    async def call(  # noqa: D102 - above
+        self, script: str, function: str, arguments: Sequence[Any], *, returns: int, like_arguments: bool
+    ) -> list[Any]: ...
+
+
 class LuaProcess:
     """The child process; started by the first call."""
 
@@ -91,7 +103,10 @@ class LuaProcess:
                     process.stdin.write(msgspec.json.encode(request) + b"\n")
                     await process.stdin.drain()
                     line = await process.stdout.readline()
-            except (OSError, ValueError, TimeoutError) as error:
+            except TimeoutError as error:
+                await self.close()
+                raise OutOfTime(f"{function}: no answer within {_PATIENCE_S:g} s") from error
+            except (OSError, ValueError) as error:
                 await self.close()
                 raise CannotInterpret(f"{function}: no answer: {str(error) or type(error).__name__}") from error
             except BaseException:
@@ -99,7 +114,7 @@ class LuaProcess:
                 raise
             if not line:
                 await self.close()
-                raise CannotInterpret(f"{function}: the script used more than {CALL_S:g} s of processor time")
+                raise OutOfTime(f"{function}: the script used more than {CALL_S:g} s of processor time")
         answer = msgspec.json.decode(line)
         if "error" in answer:
             raise CannotInterpret(f"{function}: {answer['error']}")
@@ -127,7 +142,7 @@ class LuaProcess:
 class LuaScripts:
     """A `Source` of the scripts that `rules` returns at the time of a question."""
 
-    def __init__(self, rules: Callable[[], Rules], process: LuaProcess) -> None:
+    def __init__(self, rules: Callable[[], Rules], process: Runner) -> None:
         self._rules: Final = rules
         self._process: Final = process
 
