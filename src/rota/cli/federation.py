@@ -59,14 +59,7 @@ def command() -> None:
     show_default=True,
     help="Whether resources leave clusters with NoExecute taints that their policies do not tolerate.",
 )
-@click.option(
-    "--eviction-timeout",
-    "eviction_timeout_s",
-    type=options.Duration(),
-    default="10m",
-    show_default=True,
-    help="How long what leaves a cluster waits for a healthy successor.",
-)
+@options.duration_option("--eviction-timeout", "10m", "How long what leaves a cluster waits for a healthy successor.")
 @click.option(
     "--namespaces",
     type=click.Choice(["needed", "all"]),
@@ -82,21 +75,11 @@ def command() -> None:
     metavar="N",
     help="Evictions per second; fewer while most members are lost, and none while all of them are.",
 )
-@click.option(
-    "--lease-grace",
-    "lease_grace_s",
-    type=options.Duration(),
-    default="40s",
-    show_default=True,
-    help="How long an agent may fail to renew its Lease before its cluster's health is unknown.",
+@options.duration_option(
+    "--lease-grace", "40s", "How long an agent may fail to renew its Lease before its cluster's health is unknown."
 )
-@click.option(
-    "--fence-margin",
-    "fence_margin_s",
-    type=options.Duration(),
-    default="20s",
-    show_default=True,
-    help="Time added before exclusive workloads of a member that is cut off start elsewhere.",
+@options.duration_option(
+    "--fence-margin", "20s", "Time added before exclusive workloads of a member that is cut off start elsewhere."
 )
 @click.option(
     "--feature-gates",

@@ -25,21 +25,9 @@ from rota.kit import logs
     help="Folder that `rota federation register` has filled.",
 )
 @options.health_options
-@click.option(
-    "--renew-every",
-    "renew_every_s",
-    type=options.Duration(),
-    default="10s",
-    show_default=True,
-    help="Interval of renewals of the cluster's Lease.",
-)
-@click.option(
-    "--fence-after",
-    "fence_after_s",
-    type=options.Duration(),
-    default="60s",
-    show_default=True,
-    help="Stop exclusive workloads when the Lease has not been renewed for this time.",
+@options.duration_option("--renew-every", "10s", "Interval of renewals of the cluster's Lease.")
+@options.duration_option(
+    "--fence-after", "60s", "Stop exclusive workloads when the Lease has not been renewed for this time."
 )
 @click.option(
     "--control-plane",

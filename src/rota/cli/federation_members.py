@@ -78,14 +78,7 @@ def join(
 )
 @click.argument("name", metavar="NAME")
 @_property_options
-@click.option(
-    "--ttl",
-    "ttl_s",
-    type=options.Duration(),
-    default="1h",
-    show_default=True,
-    help="How long the invitation can be used; 10 minutes at least.",
-)
+@options.duration_option("--ttl", "1h", "How long the invitation can be used; 10 minutes at least.")
 @endpoints.server_options
 def token(
     *,
@@ -155,13 +148,8 @@ def register(*, name: str, invitation: Path, data: Path, control_plane: str, as_
     examples=[("rota federation unjoin m1", "move its replicas to other members, and remove the cluster")],
 )
 @click.argument("name", metavar="NAME")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=options.Duration(nothing="do not wait"),
-    default="2m",
-    show_default=True,
-    help="Maximum time to wait until it is removed; 0: do not wait.",
+@options.duration_option(
+    "--timeout", "2m", "Maximum time to wait until it is removed; 0: do not wait.", nothing="do not wait"
 )
 @output.json_option
 @endpoints.server_options

@@ -106,14 +106,7 @@ def promote(*, words: tuple[str, ...], **given: Any) -> None:
 )
 @click.option("--cluster", required=True, metavar="NAME", help="The member whose failure is rehearsed.")
 @options.dry_run_option
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=options.Duration(),
-    default="10m",
-    show_default=True,
-    help="Maximum time to wait for the recovery.",
-)
+@options.duration_option("--timeout", "10m", "Maximum time to wait for the recovery.")
 @click.option("--keep", is_flag=True, help="Leave the cluster tainted afterwards.")
 @output.json_option
 @endpoints.server_options

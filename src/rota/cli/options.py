@@ -101,33 +101,27 @@ def http_option(what: str) -> Callable[[_F], _F]:
     )
 
 
+def duration_option(flag: str, default: str, text: str, *, nothing: str = "") -> Callable[[_F], _F]:
+    """An option for a duration with a default; the command gets its seconds as `<name>_s`."""
+    name = f"{flag.removeprefix('--').replace('-', '_')}_s"
+    return click.option(flag, name, type=Duration(nothing=nothing), default=default, show_default=True, help=text)
+
+
 def health_options(command: _F) -> _F:
     """Add the options of commands that observe the members of a federation."""
     for option in (
-        click.option(
+        duration_option(
             "--unschedulable-after",
-            "unschedulable_after_s",
-            type=Duration(),
-            default="5m",
-            show_default=True,
-            help="Move replicas that a member has not been able to schedule for this time to other members.",
+            "5m",
+            "Move replicas that a member has not been able to schedule for this time to other members.",
         ),
-        click.option(
+        duration_option(
             "--threshold",
-            "threshold_s",
-            type=Duration(nothing="at once"),
-            default="30s",
-            show_default=True,
-            help="How long a member's health must have changed before its condition changes; 0: at once.",
+            "30s",
+            "How long a member's health must have changed before its condition changes; 0: at once.",
+            nothing="at once",
         ),
-        click.option(
-            "--every",
-            "every_s",
-            type=Duration(),
-            default="10s",
-            show_default=True,
-            help="Interval of health checks of members.",
-        ),
+        duration_option("--every", "10s", "Interval of health checks of members."),
     ):
         command = option(command)
     return command

@@ -3,15 +3,15 @@
 Otherwise a namespace is created in a member when the first object in it arrives there, or by a policy that selects it.
 """
 
-import contextlib
 import re
 from typing import Any, Final
 
-from rota.api import errors, meta
+from rota.api import meta
 from rota.client.informers.cache import Key
 from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
 from rota.federation import kinds, object_names
+from rota.federation.control.marked_works import MarkedWorks, Place
 from rota.federation.member import connections
 from rota.federation.works import manifests
 from rota.kit.backoff import Rng
@@ -26,7 +26,6 @@ class NamespaceLoop:
     """Reconciles a namespace when it or a cluster changes."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng) -> None:
-        self._client: Final = client
         self._frame: Final = Reconciler[str](
             client, "namespaces", self._process, clock=clock, rng=rng, retries=connections.RETRIES
         )
@@ -34,7 +33,7 @@ class NamespaceLoop:
             kinds.NAMESPACES, lambda key, old, new: self._frame.queue.add(key.name)
         ).cache
         self._clusters: Final = self._frame.follow(kinds.CLUSTERS, self._cluster_changed).cache
-        self._works: Final = self._frame.follow(kinds.WORKS, self._work_changed).cache
+        self._works: Final = MarkedWorks(client, self._frame, _MARK, self._work_changed)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -46,32 +45,16 @@ class NamespaceLoop:
                 self._frame.queue.add(namespace)
 
     def _work_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        name = meta.annotations(new or old or {}).get(_MARK)
-        if name and (old is None or new is None):
-            self._frame.queue.add(name)
+        if old is None or new is None:
+            self._frame.queue.add(meta.annotations(new or old or {})[_MARK])
 
     async def _process(self, name: str) -> float | None:
         namespace = self._namespaces.get(name)
         wanted = {} if namespace is None or not _is_propagated(namespace) else self._works_of(namespace)
-        present = {
-            (meta.namespace(work), meta.name(work)): work
-            for work in self._works.values()
-            if meta.annotations(work).get(_MARK) == name
-        }
-        for place, work in present.items():
-            if place not in wanted and not meta.is_deleting(work):
-                with contextlib.suppress(errors.NotFound):
-                    await self._client.delete(kinds.WORKS, place[1], namespace=place[0])
-        for place, work in wanted.items():
-            known = present.get(place)
-            if known is None:
-                with contextlib.suppress(errors.AlreadyExists, errors.NotFound):
-                    await self._client.create(kinds.WORKS, work)
-            elif known.get("spec") != work["spec"] and not meta.is_deleting(known):
-                await self._client.update(kinds.WORKS, {**known, "spec": work["spec"]})
+        await self._works.keep(name, wanted)
         return None
 
-    def _works_of(self, namespace: Object) -> dict[tuple[str, str], dict[str, Any]]:
+    def _works_of(self, namespace: Object) -> dict[Place, dict[str, Any]]:
         found = {}
         for cluster in self._clusters.values():
             if meta.is_deleting(cluster):

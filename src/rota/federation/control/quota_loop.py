@@ -8,6 +8,7 @@ from rota.client.informers.cache import Key
 from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
 from rota.federation import kinds, object_names, quotas
+from rota.federation.control.marked_works import MarkedWorks, Place
 from rota.federation.gates import Gates
 from rota.federation.member import connections
 from rota.federation.works import manifests
@@ -29,7 +30,7 @@ class QuotaLoop:
         self._quotas: Final = self._frame.follow(kinds.QUOTAS, lambda key, old, new: self._frame.queue.add(key)).cache
         self._bindings: Final = self._frame.follow(kinds.BINDINGS, self._of_namespace).cache
         self._clusters: Final = self._frame.follow(kinds.CLUSTERS, self._of_all).cache
-        self._works: Final = self._frame.follow(kinds.WORKS, self._of_work).cache
+        self._works: Final = MarkedWorks(client, self._frame, _MARK, self._of_work)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -45,36 +46,18 @@ class QuotaLoop:
                 self._frame.queue.add(quota)
 
     def _of_work(self, key: Key, old: Object | None, new: Object | None) -> None:
-        mark = meta.annotations(new or old or {}).get(_MARK)
-        if mark:
-            namespace, _, name = mark.partition("/")
-            self._frame.queue.add(Key(namespace, name))
+        namespace, _, name = meta.annotations(new or old or {})[_MARK].partition("/")
+        self._frame.queue.add(Key(namespace, name))
 
     async def _process(self, key: Key) -> float | None:
         quota = self._quotas.get(key.name, key.namespace)
         wanted = {} if quota is None or meta.is_deleting(quota) else self._assigned(quota)
-        mark = f"{key.namespace}/{key.name}"
-        present = {
-            (meta.namespace(work), meta.name(work)): work
-            for work in self._works.values()
-            if meta.annotations(work).get(_MARK) == mark
-        }
-        for place, work in present.items():
-            if place not in wanted and not meta.is_deleting(work):
-                with contextlib.suppress(errors.NotFound):
-                    await self._client.delete(kinds.WORKS, place[1], namespace=place[0])
-        for place, work in wanted.items():
-            known = present.get(place)
-            if known is None:
-                with contextlib.suppress(errors.AlreadyExists):
-                    await self._client.create(kinds.WORKS, work)
-            elif known.get("spec") != work["spec"]:
-                await self._client.update(kinds.WORKS, {**known, "spec": work["spec"]})
+        present = await self._works.keep(f"{key.namespace}/{key.name}", wanted)
         if quota is not None and not meta.is_deleting(quota):
             await self._report(quota, [work for place, work in present.items() if place in wanted])
         return None
 
-    def _assigned(self, quota: Object) -> dict[tuple[str, str], dict[str, Any]]:
+    def _assigned(self, quota: Object) -> dict[Place, dict[str, Any]]:
         """The Works with ResourceQuotas of static assignments, for clusters that have joined."""
         found = {}
         for one in (quota.get("spec") or {}).get("staticAssignments") or ():
