@@ -415,3 +415,32 @@ async def test_an_unhealthy_application_moves_and_is_removed_first(place: Place)
     await until(place.members["m2"], DEPLOYMENTS, "web", lambda obj: obj is not None, namespace=namespace)
     assert await until(place.members["m1"], DEPLOYMENTS, "web", lambda obj: obj is None, namespace=namespace) is None
     await place.control.delete(DEPLOYMENTS, "web", namespace=namespace)
+
+
+async def test_the_agent_of_a_pull_member_publishes_the_capacity_that_a_source_names(place: Place) -> None:
+    metadata = {"name": "seats", "namespace": "default", "labels": {"licence": "cad"}}
+    seats = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"total": "9", "free": "4"}}
+    await place.members["m2"].create(CONFIG_MAPS, seats)
+    selected = {"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": {"matchLabels": {"licence": "cad"}}}
+    source = {
+        "apiVersion": "federation.rota.dev/v1alpha1",
+        "kind": "CapacitySource",
+        "metadata": {"name": "cad"},
+        "spec": {"objects": selected, "totalPath": ".data.total", "freePath": ".data.free"},
+    }
+    await place.control.create(kinds.CAPACITY_SOURCES, source)
+    resource = "capacity.federation.rota.dev/cad"
+
+    def shows(total: str | None, used: str | None) -> Callable[[Object | None], bool]:
+        def holds(cluster: Object | None) -> bool:
+            summary = ((cluster or {}).get("status") or {}).get("resourceSummary") or {}
+            parts = (summary.get(part) or {} for part in ("allocatable", "allocated"))
+            return [part.get(resource) for part in parts] == [total, used]
+
+        return holds
+
+    await until(place.control, kinds.CLUSTERS, "m2", shows("9", "5"))
+    await place.members["m2"].patch(CONFIG_MAPS, "seats", {"data": {"free": "1"}}, namespace="default")
+    await until(place.control, kinds.CLUSTERS, "m2", shows("9", "8"))
+    await place.control.delete(kinds.CAPACITY_SOURCES, "cad")
+    await until(place.control, kinds.CLUSTERS, "m2", shows(None, None))

@@ -65,6 +65,7 @@ GRANTS: Final[Mapping[str, tuple[Grant, ...]]] = {
         Grant(f"{_READ} patch update", "works", _WORK),
         Grant("get patch update", "works/status", _WORK),
         Grant(_READ, _INTERPRETERS, _CONFIG),
+        Grant("get list", "capacitysources", _OWN),
         Grant(f"{_READ} create patch update delete", "leases", _COORDINATION, kinds.CLUSTER_NAMESPACE),
         Grant("create", "serviceaccounts/token", namespace=kinds.CLUSTER_NAMESPACE),
         Grant("get create delete", "serviceaccounts", namespace=kinds.CLUSTER_NAMESPACE),

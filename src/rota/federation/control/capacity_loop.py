@@ -1,6 +1,5 @@
-"""Reads the capacity that CapacitySources name from push members, and keeps it in their summaries."""
+"""Has the capacity that CapacitySources name read from push members; agents do that in pull members."""
 
-import contextlib
 from typing import Final
 
 from rota.api import errors, meta
@@ -9,9 +8,7 @@ from rota.client.reconciler import Reconciler
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object
 from rota.federation import kinds
-from rota.federation.estimation import capacity_sources
-from rota.federation.member import connections
-from rota.federation.member.served_kinds import NotServed, Types
+from rota.federation.member import capacity, connections
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -51,38 +48,12 @@ class CapacityLoop:
         sources = list(self._sources.values())
         if cluster is None or meta.is_deleting(cluster) or (cluster.get("spec") or {}).get("syncMode") == "Pull":
             return None
-        summary: Object = (cluster.get("status") or {}).get("resourceSummary") or {}
-        known = {one for one in summary.get("allocatable") or {} if one.startswith(capacity_sources.PREFIX)}
-        if not sources and not known:
+        if not sources and not capacity.published(cluster):
             return None
         try:
-            found = await self._read(cluster, sources)
+            async with connections.connected(self._client, cluster, clock=self._clock, rng=self._rng) as member:
+                await capacity.publish(self._client, cluster, member, sources)
         except (errors.ApiError, TransportError, UserError, OSError, connections.NoConnection) as error:
             log.info("a member gives no capacity", cluster=name, error=str(error))
             return self._every_s
-        wanted = {
-            "allocatable": {one: str(total) for one, (total, _) in found.items()},
-            "allocated": {one: str(total - free) for one, (total, free) in found.items()},
-        }
-        gone = dict.fromkeys(known - found.keys())
-        if gone or any(
-            (summary.get(part) or {}).get(one) != value for part in wanted for one, value in wanted[part].items()
-        ):
-            patch = {"status": {"resourceSummary": {part: {**gone, **values} for part, values in wanted.items()}}}
-            with contextlib.suppress(errors.NotFound):
-                await self._client.patch(kinds.CLUSTERS, name, patch, subresource="status")
         return self._every_s if sources else None
-
-    async def _read(self, cluster: Object, sources: list[Object]) -> dict[str, tuple[int, int]]:
-        """The total and free amounts by resource; a member that does not serve a kind has none of it."""
-        found = {}
-        async with connections.connected(self._client, cluster, clock=self._clock, rng=self._rng) as member:
-            types = Types(member)
-            for source in sources:
-                try:
-                    target = await types.of(capacity_sources.kind(source))
-                    listed = (await member.list(target)).items
-                except (NotServed, errors.NotFound):
-                    listed = []
-                found[capacity_sources.resource(source)] = capacity_sources.amounts(source, listed)
-        return found

@@ -1,8 +1,8 @@
 """The account of a pull member's agent in the control plane: ServiceAccount, roles and Lease.
 
 An agent may read its own Cluster and write its status, change the Works of its own cluster, renew its own Lease and
-request a new token for itself. It may also read interpreter configurations, and do nothing else, so a member that is
-taken over does not reach other members.
+request a new token for itself. It may also read interpreter configurations and CapacitySources, and do nothing else, so
+a member that is taken over does not reach other members.
 """
 
 import contextlib
@@ -50,6 +50,7 @@ def account_objects(cluster: str) -> list[tuple[Target, dict[str, Any]]]:
                 {**own_cluster, "resources": ["clusters"], "verbs": ["get"]},
                 {**own_cluster, "resources": ["clusters/status"], "verbs": ["get", "patch", "update"]},
                 {"apiGroups": ["config.karmada.io"], "resources": configuration, "verbs": ["get", "list", "watch"]},
+                {"apiGroups": ["federation.rota.dev"], "resources": ["capacitysources"], "verbs": ["get", "list"]},
             ],
         ),
         *_role(

@@ -14,7 +14,7 @@ from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client
 from rota.federation import kinds
 from rota.federation.customization import interpreter
-from rota.federation.member import engine, fence, observation, unschedulable
+from rota.federation.member import capacity, engine, fence, observation, unschedulable
 from rota.federation.member.fence import Fence
 from rota.federation.member.observation import Observer, Publisher
 from rota.kit import logs, tasks
@@ -81,6 +81,7 @@ class Agent:
             running.start("lease", guard.renew)
             running.start("fence", guard.guard)
             running.start("observation", self._observe)
+            running.start("capacity", self._measure)
             running.start("token", self._renew_token)
             running.start("engine", lambda: self._apply(guard))
             await running.wait()
@@ -108,6 +109,18 @@ class Agent:
                 await self._clock.sleep(self._settings.every_s)
         finally:
             await observer.close()
+
+    async def _measure(self) -> None:
+        """Publish the capacity that CapacitySources name."""
+        while True:
+            try:
+                sources = (await self._control.list(kinds.CAPACITY_SOURCES)).items
+                cluster = await self._control.get(kinds.CLUSTERS, self._cluster)
+                if sources or capacity.published(cluster):
+                    await capacity.publish(self._control, cluster, self._member, sources)
+            except (errors.ApiError, TransportError, OSError, TimeoutError) as error:
+                log.warning("capacity is not published", cluster=self._cluster, error=str(error))
+            await self._clock.sleep(self._settings.every_s)
 
     async def _renew_token(self) -> None:
         while True:
