@@ -6,6 +6,7 @@
 import asyncio
 import contextlib
 import errno
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +47,7 @@ from rota.kit import errors, instance_lock, system, tasks
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
 from rota.master_components import MasterComponents
-from rota.pki import contexts, files
+from rota.pki import contexts, files, keys
 from rota.pki.authorities import YEAR_S, Authority, Purpose
 from rota.pki.certificates import Identity, IpAddress, Names, Subject
 from rota.pki.renewal import Renewal
@@ -55,6 +56,8 @@ from rota.scheduler.binding import dispatch_mode
 from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration
 from rota.scheduler_process import Start
 from rota.store.store_interface import Store
+from rota.web import serving as web_serving
+from rota.web.application import Dashboard
 from rota.worker import host_resources, identities
 from rota.worker.worker_assembly import Settings as WorkerSettings
 from rota.worker_process import Member, WorkerProcess
@@ -89,6 +92,9 @@ class Settings:
     port: int | None = None
     #: Also serve without TLS on this loopback port, where every request is the administrator's.
     http_port: int | None = None
+    #: Also serve the dashboard on the first free one of these loopback ports, where browsers need no certificate; empty
+    #: for none.
+    dashboard_ports: Sequence[int] = ()
     conflict_check: bool = True
     #: How to treat objects whose protection is not enforced.
     unenforced: Mode = Mode.REFUSE
@@ -156,9 +162,11 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         await asyncio.to_thread(files.make_private_folder, settings.data)
         identity = parts.enter_context(instance_lock.held(settings.data / "master.lock"))
         away = await _begun_workers(parts, settings)
-        keys = await key_setup.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
+        encryption = await key_setup.open_keys(
+            store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock
+        )
         provided = await cluster_ca.read_provided_ca(settings.authority) if settings.authority is not None else None
-        shared = await cluster_ca.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
+        shared = await cluster_ca.ensure(EncryptedStore(store, encryption), now=clock.now(), provided=provided)
         supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, rng=rng))
         calling = _calling(shared.authority, supervisor)
         beyond = Workers(calling)
@@ -170,10 +178,10 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 ServerSettings(
                     signing_in=_signing_in(settings, shared),
                     conflict_check=settings.conflict_check,
-                    encryption=keys,
+                    encryption=encryption,
                     metrics=metrics,
                     limits=settings.limits,
-                    auditor=await _auditor(parts, settings, keys, metrics),
+                    auditor=await _auditor(parts, settings, encryption, metrics),
                     explainer=explainer,
                     what_if=what_if,
                     unenforced=settings.unenforced,
@@ -191,10 +199,22 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             )
         )
         known_as = settings.advertise or await asyncio.to_thread(_own_names, settings.host)
-        served = await _serve(parts, app, shared.authority, settings, known_as, supervisor)
+        dashboard = await parts.enter_async_context(
+            web_serving.dashboard(
+                app,
+                secret=keys.to_pem(shared.account_key),
+                names=(settings.host, socket.gethostname(), *known_as),
+                clock=clock,
+                rng=rng,
+            )
+        )
+        served = await _serve(parts, dashboard, shared.authority, settings, known_as, supervisor)
         url = _url(known_as[0], served)
         path = _keep_kubeconfig(settings.data / KUBECONFIG, url, shared.authority, supervisor)
-        facts = {"api": url, "config": str(path)}
+        facts = {"api": url, "config": str(path), "dashboard": f"{url}/dashboard/"}
+        if settings.dashboard_ports:
+            dashboard.loopback_url = await _serve_dashboard(parts, dashboard, settings.dashboard_ports)
+            facts["dashboard"] = dashboard.loopback_url
         if settings.http_port is not None:
             facts["http"] = (await _serve_plainly(parts, app, settings.http_port)).url
         listening = Listening(
@@ -334,7 +354,7 @@ def _not_of_this_machine(known_as: tuple[str, ...]) -> tuple[IpAddress, ...]:
 
 async def _serve(
     parts: contextlib.AsyncExitStack,
-    app: App,
+    app: Dashboard,
     authority: Authority,
     settings: Settings,
     known_as: tuple[str, ...],
@@ -354,6 +374,19 @@ async def _serve(
     raise errors.UserError(
         f"no port from {DEFAULT_PORT} to {DEFAULT_PORT + _PORTS - 1} is free", "choose one with --port, or 0"
     )
+
+
+async def _serve_dashboard(parts: contextlib.AsyncExitStack, dashboard: Dashboard, ports: Sequence[int]) -> str:
+    """Serve on loopback without TLS, to users who sign in; returns the address."""
+    for port in ports:
+        try:
+            served = await parts.enter_async_context(http_server.serve(dashboard, port=port))
+        except OSError as problem:
+            if port == ports[-1] or problem.errno != errno.EADDRINUSE:
+                raise _cannot_listen(port, problem) from problem
+        else:
+            return f"{served.url}/dashboard/"
+    raise AssertionError("the last port is served or refused")
 
 
 async def _serve_plainly(parts: contextlib.AsyncExitStack, app: App, port: int) -> Served:

@@ -161,7 +161,7 @@ async def test_an_informer_survives_the_restart_of_its_server() -> None:
     clock, rng = SystemClock(), random.Random(0)
     async with ApiServer() as server:
         client = Client(InProcessTransport(server.app, clock=clock))
-        async with http_server.serve(_Endless(server)) as served:  # type: ignore[arg-type]
+        async with http_server.serve(_Endless(server)) as served:
             remote = HttpTransport(Endpoint(server=served.url))
             source = Source(client=Client(remote), target=MAPS)
             informer = Informer(source, decode=codec.decode, clock=clock, rng=rng)
@@ -170,7 +170,7 @@ async def test_an_informer_survives_the_restart_of_its_server() -> None:
             await _change(client, "write", "a", 1)
         await _change(client, "write", "b", 2)
         await _change(client, "delete", "a", 3)
-        async with http_server.serve(_Endless(server), port=served.port):  # type: ignore[arg-type]
+        async with http_server.serve(_Endless(server), port=served.port):
             async with asyncio.timeout(10):
                 while informer.cache.get("b", "default") is None or informer.lag_s:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)

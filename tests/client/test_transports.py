@@ -36,7 +36,7 @@ class _Closable:
 
 @contextlib.asynccontextmanager
 async def _over_http(app: Application) -> AsyncIterator[Transport]:
-    async with http_server.serve(_Closable(app)) as served:  # type: ignore[arg-type]
+    async with http_server.serve(_Closable(app)) as served:
         transport = HttpTransport(Endpoint(server=served.url))
         yield transport
         await transport.close()
@@ -199,7 +199,7 @@ class _Renewed:
 
 
 async def test_a_call_refused_for_its_credentials_is_sent_again_with_fresh_ones(api: ScriptedApi) -> None:
-    async with http_server.serve(_Closable(api)) as served:  # type: ignore[arg-type]
+    async with http_server.serve(_Closable(api)) as served:
         transport = HttpTransport(Endpoint(server=served.url, credentials=_Renewed()))
         api.replies.append(Reply(code=401, reason="Unauthorized"))
         async with transport.open(Call(method="POST", path="/x")) as answer:

@@ -22,7 +22,7 @@ def test_a_list_requires_its_parts_and_nothing_requires_none() -> None:
 
 
 def test_a_part_that_does_not_exist_cannot_be_required() -> None:
-    with pytest.raises(parts.UnknownPartError, match="names etdc; it takes `all`, or some of etcd, helm, kubectl, po"):
+    with pytest.raises(parts.UnknownPartError, match="names etdc; it takes `all`, or some of browser, etcd, helm, k"):
         parts.required("etdc")
 
 

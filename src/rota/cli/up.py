@@ -13,6 +13,9 @@ from rota.cli import master_options, options
 from rota.cli.command_types import Command
 from rota.kit import logs
 
+#: Tried in this order; after them, any free one is taken.
+_DASHBOARD_PORTS = range(6480, 6580)
+
 
 def _default_workers() -> int:
     """One worker for every two cores, 1 to 3."""
@@ -45,6 +48,12 @@ def _default_workers() -> int:
     metavar="PORT",
     help="Also serve the API on this loopback port without TLS: every user of this machine is administrator.",
 )
+@click.option(
+    "--dashboard-port",
+    type=master_options.PORT,
+    metavar="PORT",
+    help="Serve the dashboard on this loopback port. [default: 6480, or the next free one]",
+)
 @options.task_user_options
 @master_options.master_options
 def command(
@@ -54,6 +63,7 @@ def command(
     store_url: str | None,
     port: int | None,
     http_port: int | None,
+    dashboard_port: int | None,
     **served: Any,
 ) -> None:
     """Run a cluster on this machine until interrupted: API server, scheduler, controllers and workers.
@@ -77,6 +87,7 @@ def command(
         worker_prefix=prefix,
         port=port,
         http_port=http_port,
+        dashboard_ports=(*_DASHBOARD_PORTS, 0) if dashboard_port is None else (dashboard_port,),
         alone=alone,
     )
     surviving = surviving_tasks.SurvivingTasks()
@@ -99,6 +110,7 @@ def _say_ready(facts: dict[str, str]) -> None:
     if "workers" in facts:
         click.echo(f"     {rota} run -- echo hi")
     click.echo(f"     {rota} status")
+    click.echo(f"     {rota} dashboard")
     click.echo("     kubectl get nodes")
 
 

@@ -30,6 +30,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("worker", "Run this machine as a worker of a cluster"),
         Verb("status", "Show a cluster on one screen"),
         Verb("doctor", "Look for what is wrong with a cluster"),
+        Verb("dashboard", "Open the dashboard of a cluster in a browser"),
         Verb("token", "Create, list and delete the tokens that workers join with"),
     ),
     "Tasks": (

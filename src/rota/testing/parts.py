@@ -67,6 +67,12 @@ PARTS: Final = (
         present=lambda: binaries.helm() is not None,
         remedy="`scripts/build-helm`, which needs Go and about three minutes, or put Helm 3 on the PATH",
     ),
+    Part(
+        name="browser",
+        title="a browser (Chromium and playwright)",
+        present=lambda: binaries.chromium() is not None and _has_module("playwright"),
+        remedy="`make install system` as root on Debian or Ubuntu, or `apt install chromium`",
+    ),
 )
 
 

@@ -313,7 +313,7 @@ async def test_a_bug_closes_its_own_connection_only(bug: _Answer) -> None:
     async def answer(scope: _Scope, receive: Any, send: Any) -> None:
         await (_echo if scope["path"] == "/fine" else bug)(scope, receive, send)
 
-    async with http_server.serve(_Application(answer)) as served:  # type: ignore[arg-type]  # all that serving asks of it
+    async with http_server.serve(_Application(answer)) as served:
         one, two = [_Client(*await asyncio.open_connection(served.host, served.port)) for _ in range(2)]
         one.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         code, headers, _ = await one.answer()

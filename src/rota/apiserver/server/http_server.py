@@ -12,14 +12,13 @@ import socket
 import ssl as tls
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import uvicorn
 
 from rota.api import scopes
 from rota.apiserver.http import connections
 from rota.apiserver.interfaces import User
-from rota.apiserver.server.app import App
 
 #: Longer than clients keep idle connections, so that clients close them and no request meets a closed one.
 _KEEP_ALIVE_S: Final = 120
@@ -28,6 +27,18 @@ _BACKLOG: Final = 2048
 
 #: An ASGI application.
 Application: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Closable(Protocol):
+    """An ASGI application whose streams can be ended."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request."""
+        ...
+
+    def close(self) -> None:
+        """End every running stream."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +58,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serve(
-    app: App,
+    app: Closable,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -72,7 +83,7 @@ async def serve(
         await server.shutdown(sockets=[listener])
 
 
-def _on_behalf_of(user: User, app: App) -> Application:
+def _on_behalf_of(user: User, app: Closable) -> Application:
     async def call(scope: Any, receive: Any, send: Any) -> None:
         # A web page in a browser on this machine can call a loopback address under another host name; it is not the
         # user.

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from rota.apiserver.server import http_server
-from rota.apiserver.server.app import App
-from rota.apiserver.server.http_server import Served
+from rota.apiserver.server.http_server import Closable, Served
 from rota.kit.clock import Clock
 from rota.kit.tasks import Supervisor
 from rota.pki import contexts
@@ -30,7 +29,7 @@ _CLUSTER_NAMES: Final = (
 
 @contextlib.asynccontextmanager
 async def serve(
-    app: App,
+    app: Closable,
     authority: Authority,
     *,
     beside: Supervisor,

@@ -58,6 +58,12 @@ def etcd() -> Path | None:
     return None if found is None else Path(found)
 
 
+def chromium() -> Path | None:
+    """The browser, by Debian's name."""
+    found = shutil.which("chromium")
+    return None if found is None else Path(found)
+
+
 @functools.cache
 def kubectls() -> tuple[Path, ...]:
     """Every usable kubectl, the oldest first: the one on the PATH, or those named `kubectl.<version>` beside it.

@@ -5,6 +5,7 @@ the candidate of the leader election for all of them; leases are in kube-system 
 the node authorizer decides about. A new machine with a join token may request a worker's certificate, and a worker its
 next one. `rota:explain` and `rota:what-if` are for people and have no subjects: their answers show all nodes and pods
 of other users, which the server reads as `rota:what-if-reader`.
+`rota:dashboard` reads what the dashboard's views show; each view asks for the rights of its user.
 `rota:metrics-reader` is part of `view`: users who may see pods may see their usage.
 """
 
@@ -62,6 +63,17 @@ rota:batch-edit
     create,delete,deletecollection,patch,update  bus.volcano.sh  commands
     create,delete,deletecollection,patch,update  flow.volcano.sh  jobflows,jobtemplates
     create,delete,deletecollection,patch,update  scheduling.volcano.sh  podgroups
+rota:dashboard: User/rota:dashboard
+    read  core  namespaces,nodes,pods
+    read  apps  deployments
+    read  batch  jobs
+    read  coordination.k8s.io  leases
+    read  rbac.authorization.k8s.io  clusterrolebindings,clusterroles,rolebindings,roles
+    read  rota.dev  pipelineruns,pipelines,stepruns
+    read  batch.volcano.sh  jobs
+    read  scheduling.volcano.sh  podgroups,queues
+    read  cluster.karmada.io  clusters
+    read  work.karmada.io  resourcebindings
 rota:controllers: User/rota:controllers
     read  core  namespaces,nodes,pods
     read  apps  replicasets

@@ -1,0 +1,57 @@
+"""The dashboard beside any Kubernetes: served on loopback by `rota dashboard`, with the rights of a kubeconfig's user.
+
+Every tab acts as that user, so the address with its one-time ticket is for the user who started it. Exec needs a
+connection of its own to the server and is not offered here.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import signal
+from collections.abc import Callable
+
+from rota.apiserver.server import http_server
+from rota.client import client_factory
+from rota.client.endpoints import Endpoint
+from rota.kit import system, tasks
+from rota.web import request_rules
+from rota.web.application import Dashboard
+from rota.web.feeds import Feeds
+from rota.web.live import LiveViews, Roles, same_client
+from rota.web.remote_api import RemoteApi
+from rota.web.sealing import Seal
+from rota.web.sessions import SealedUser
+
+
+async def run(endpoint: Endpoint, *, ready: Callable[[str], None]) -> None:
+    """Serve until a signal comes; `ready` gets the address with a ticket."""
+    clock, rng = system.SystemClock(), system.rng()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    api = RemoteApi(endpoint)
+    dashboard = Dashboard(
+        api,
+        seal=Seal(secrets.token_bytes(32)),
+        names=request_rules.own_names(()),
+        clock=clock,
+        cluster=endpoint.server,
+        tickets=False,
+        tokens=False,
+    )
+    async with contextlib.AsyncExitStack() as parts:
+        parts.push_async_callback(api.aclose)
+        client = await parts.enter_async_context(client_factory.to_server(endpoint, clock=clock, rng=rng))
+        supervisor = await parts.enter_async_context(tasks.Supervisor("dashboard", clock=clock, rng=rng))
+        dashboard.live = LiveViews(
+            Feeds(client, supervisor, clock=clock, rng=rng),
+            Roles(client, supervisor, clock=clock, rng=rng),
+            client_of=lambda _: same_client(client),
+            who=dashboard.who,
+            is_valid=dashboard.sessions.is_valid,
+            clock=clock,
+        )
+        user = await dashboard.caller() or SealedUser(name=f"user of {endpoint.server}")
+        served = await parts.enter_async_context(http_server.serve(dashboard))
+        ready(f"{served.url}/dashboard/#ticket={dashboard.sessions.ticket(user)}")
+        await stop.wait()

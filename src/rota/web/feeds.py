@@ -1,0 +1,162 @@
+"""Feeds: each collection is watched once, reduced once per view, and encoded once for all tabs.
+
+A channel is a view of one namespace or of all. Its deltas are made at most once in its interval, as one message that
+every tab of the channel gets. Collections are read with the rights of the dashboard itself; `live` asks for the user's.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import errors
+from rota.client import paths
+from rota.client.informers.cache import Key
+from rota.client.informers.informer import Informer
+from rota.client.informers.reflector import Source
+from rota.client.verbs import Client
+from rota.kit.backoff import Rng
+from rota.kit.clock import Clock
+from rota.kit.tasks import Supervisor
+from rota.web.views import catalog
+from rota.web.views.view import View
+
+#: How long a channel without tabs is kept: a page that is loaded again finds it.
+_KEPT_S: Final = 30.0
+
+Push = Callable[["Channel", bytes], None]
+
+
+class Absent(Exception):
+    """The cluster does not have a kind that the view reads."""
+
+
+class Channel:
+    """A view with its tabs."""
+
+    def __init__(self, name: str, namespace: str, kind: catalog.ViewKind, clock: Clock) -> None:
+        self.name: Final = name
+        self.namespace: Final = namespace
+        self.kind: Final = kind
+        self._view: Final[View] = kind.make(namespace)
+        self._clock: Final = clock
+        self._tabs: Final[set[Push]] = set()
+        self._changed: Final = asyncio.Event()
+        self.left_at = clock.monotonic()
+
+    @property
+    def tabs(self) -> int:
+        """How many tabs follow it."""
+        return len(self._tabs)
+
+    def apply(self, collection: str, key: Key, old: Any, new: Any) -> None:
+        """An object changed."""
+        self._view.apply(collection, key, old, new, self._clock.now())
+        self._changed.set()
+
+    def settle(self) -> None:
+        """What the view has now is its beginning, and no change."""
+        self._view.delta(self._clock.now())
+        self._changed.clear()
+
+    def join(self, push: Push) -> None:
+        """A tab gets the beginning now, and every delta from here on."""
+        self._tabs.add(push)
+        push(self, self.beginning())
+
+    def leave(self, push: Push) -> None:
+        """A tab gets no more."""
+        self._tabs.discard(push)
+        self.left_at = self._clock.monotonic()
+
+    def beginning(self) -> bytes:
+        """The message with everything. Changes that the next delta repeats do no harm."""
+        return self._message("begin", self._view.begin())
+
+    async def run(self) -> None:
+        """Send deltas until cancelled."""
+        while True:
+            if self.kind.kept:  # its figures go on while nothing changes
+                await self._clock.sleep(self.kind.every_s)
+            else:
+                await self._changed.wait()
+                self._changed.clear()
+            told = self._view.delta(self._clock.now())
+            if told is not None and self._tabs:
+                message = self._message("delta", told)
+                for push in tuple(self._tabs):
+                    push(self, message)
+            if not self.kind.kept:
+                await self._clock.sleep(self.kind.every_s)
+
+    def _message(self, what: str, content: object) -> bytes:
+        return msgspec.json.encode({"view": self.name, "namespace": self.namespace, what: content})
+
+
+class Feeds:
+    """The watched collections and the channels on them."""
+
+    def __init__(self, client: Client, supervisor: Supervisor, *, clock: Clock, rng: Rng) -> None:
+        self._client: Final = client
+        self._supervisor: Final = supervisor
+        self._clock: Final = clock
+        self._rng: Final = rng
+        self._informers: Final[dict[str, Informer[Any]]] = {}
+        self._channels: Final[dict[tuple[str, str], Channel]] = {}
+        self._handlers: Final[dict[Channel, list[Callable[[], None]]]] = {}
+        self._opening: Final = asyncio.Lock()
+
+    async def channel(self, name: str, namespace: str) -> Channel:
+        """The channel of a view, which is read first if it is new; Absent if its kinds are not there."""
+        async with self._opening:
+            await self._forget_unused()
+            found = self._channels.get((name, namespace))
+            if found is None:
+                found = await self._open(name, namespace)
+            return found
+
+    async def _open(self, name: str, namespace: str) -> Channel:
+        kind = catalog.VIEWS[name]
+        informers = [(one, await self._informer(one)) for one in kind.collections]
+        for _, informer in informers:
+            await informer.wait_synced()
+        channel = Channel(name, namespace, kind, self._clock)
+
+        def handler(collection: str) -> Callable[[Key, Any, Any], None]:
+            return lambda key, old, new: channel.apply(collection, key, old, new)
+
+        self._handlers[channel] = [informer.add_handler(handler(one)) for one, informer in informers]
+        channel.settle()
+        self._channels[name, namespace] = channel
+        self._supervisor.start(f"view {name} {namespace}", channel.run)
+        return channel
+
+    async def _informer(self, collection: str) -> Informer[Any]:
+        known = self._informers.get(collection)
+        if known is not None:
+            return known
+        one = catalog.COLLECTIONS[collection]
+        try:
+            await self._client.request("GET", paths.collection(one.target), query=[("limit", "1")])
+        except errors.NotFound as missing:
+            raise Absent(f"{one.target[2]}.{one.target[0]}") from missing
+
+        def decode(raw: bytes) -> Any:
+            return one.read(msgspec.json.decode(raw))
+
+        made = Informer[Any](
+            Source(client=self._client, target=one.target), decode=decode, clock=self._clock, rng=self._rng
+        )
+        self._informers[collection] = made
+        self._supervisor.start(f"feed {collection}", made.run)
+        return made
+
+    async def _forget_unused(self) -> None:
+        now = self._clock.monotonic()
+        for key, one in list(self._channels.items()):
+            if not one.tabs and not one.kind.kept and now - one.left_at > _KEPT_S:
+                del self._channels[key]
+                for end in self._handlers.pop(one):
+                    end()
+                await self._supervisor.stop(f"view {one.name} {one.namespace}")

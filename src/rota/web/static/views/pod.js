@@ -1,0 +1,144 @@
+/** One pod: its state, events, log, explanation and YAML, and what the user may do with it. */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, follow, json, lines, podPath, request, text } from "../api.js";
+import { Action, Empty, Link, Status, Tabs, duration, go, html, place, useNow, useRight } from "../ui.js";
+import { Why } from "./why.js";
+
+/** @param {string} path @param {string} query @returns {[any[] | null, Error | null]} */
+export function useObjects(path, query) {
+  const [objects, setObjects] = useState(/** @type {any[] | null} */ (null));
+  const [problem, setProblem] = useState(/** @type {Error | null} */ (null));
+  useEffect(() => {
+    const ending = new AbortController();
+    follow(path, query, ending.signal, setObjects).catch((error) => ending.signal.aborted || setProblem(error));
+    return () => ending.abort();
+  }, [path, query]);
+  return [objects, problem];
+}
+
+/** @param {{namespace: string, name: string}} props */
+export function PodPage({ namespace, name }) {
+  const tab = place.value.query.get("tab") ?? "state";
+  const [found, problem] = useObjects(`/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`, `fieldSelector=metadata.name=${encodeURIComponent(name)}`);
+  const mayDelete = useRight("delete", "pods", namespace);
+  const mayLog = useRight("get", "pods/log", namespace);
+  const title = html`<p class="crumbs"><${Link} to="pods">Pods<//> / <${Link} to=${`pods?namespace=${encodeURIComponent(namespace)}`}>${namespace}<//></p>`;
+  if (problem) return html`${title}<${Empty} title="This pod cannot be shown"><p>${problem.message}</p><//>`;
+  if (!found) return html`${title}<h1>${name}</h1><${Empty} title="Reading the pod …" />`;
+  const pod = found[0];
+  if (!pod) return html`${title}<h1>${name}</h1><${Empty} title="This pod does not exist any more"><p><${Link} to="pods">All pods<//></p><//>`;
+  const status = pod.metadata.deletionTimestamp ? "Terminating" : pod.status?.reason || pod.status?.phase || "Pending";
+  const remove = async () => {
+    await request(podPath(namespace, name), { method: "DELETE" });
+    go("pods");
+  };
+  return html`${title}
+    <div class="row between"><h1>${name} <${Status} status=${status} /></h1>
+      <div class="row">${mayDelete && html`<${Action} danger label="Delete" question=${`Delete pod ${namespace}/${name}? Its containers are stopped.`} act=${remove} />`}</div></div>
+    <${Tabs} current=${tab} tabs=${[["state", "State"], ...(mayLog ? [["log", "Log"]] : []), ["why", "Why here"], ["yaml", "YAML"]]} />
+    ${tab === "log" ? html`<${Log} pod=${pod} />`
+      : tab === "why" ? html`<${Why} pod=${pod} />`
+      : tab === "yaml" ? html`<${Yaml} path=${podPath(namespace, name)} version=${pod.metadata.resourceVersion} />`
+      : html`<${State} pod=${pod} />`}`;
+}
+
+/** @param {{pod: any}} props */
+function State({ pod }) {
+  const now = useNow(5);
+  const { namespace, name, uid } = pod.metadata;
+  const [events, problem] = useObjects(`/api/v1/namespaces/${encodeURIComponent(namespace)}/events`, `fieldSelector=${encodeURIComponent(`involvedObject.uid=${uid}`)}`);
+  const ago = (/** @type {string} */ when) => (when ? `${duration(now - Date.parse(when) / 1000)} ago` : "");
+  const shown = [...(events ?? [])].sort((a, b) => whenOf(b).localeCompare(whenOf(a)));
+  const owner = pod.metadata.ownerReferences?.find((/** @type {any} */ one) => one.controller);
+  return html`<div class="columns"><section aria-label="State">
+      <h2>State</h2>
+      <dl class="facts">
+        <dt>Node</dt><dd>${pod.spec.nodeName ? html`<${Link} to=${`nodes/${encodeURIComponent(pod.spec.nodeName)}`}>${pod.spec.nodeName}<//>` : "none yet"}</dd>
+        <dt>Created</dt><dd>${ago(pod.metadata.creationTimestamp)}</dd>
+        ${owner && html`<dt>Owner</dt><dd>${owner.kind} ${owner.name}</dd>`}
+        <dt>Priority</dt><dd>${pod.spec.priority ?? 0}</dd>
+        ${pod.status?.message && html`<dt>Message</dt><dd>${pod.status.message}</dd>`}
+        <dt>Labels</dt><dd>${Object.entries(pod.metadata.labels ?? {}).map(([key, value]) => html`<span class="tag">${key}=${value}</span> `)}</dd>
+      </dl>
+      <h2>Containers</h2>
+      <ul class="plain">${pod.spec.containers.map((/** @type {any} */ one) => {
+        const state = pod.status?.containerStatuses?.find((/** @type {any} */ s) => s.name === one.name);
+        const [kind, how] = Object.entries(state?.state ?? { waiting: {} })[0];
+        const detail = /** @type {any} */ (how);
+        const word = kind === "running" ? "Running" : detail.reason ?? (kind === "terminated" ? (detail.exitCode ? "Error" : "Completed") : "Waiting");
+        return html`<li><b>${one.name}</b> <${Status} status=${word} /> ${kind === "terminated" && html`<span>exit code ${detail.exitCode}</span>`}
+          ${state?.restartCount > 0 && html`<span class="muted"> ${state.restartCount} restarts</span>`}
+          ${detail.message && html`<p class="small">${detail.message}</p>`}
+          <p class="mono small wrap">${[...(one.command ?? []), ...(one.args ?? [])].join(" ") || one.image}</p></li>`;
+      })}</ul>
+      <h2>Conditions</h2>
+      <ul class="plain">${(pod.status?.conditions ?? []).map((/** @type {any} */ one) => html`<li>
+        <${Status} status=${one.type} kind=${one.status === "True" ? "good" : "waits"} /> <span class="muted">${one.reason}</span> ${one.message}</li>`)}</ul>
+    </section><section aria-label="Events"><h2>Events</h2>
+      ${problem && html`<p class="muted">${problem.message}</p>`}
+      ${events && shown.length === 0 && html`<p class="muted">No events are kept about this pod.</p>`}
+      <ul class="plain events">${shown.map((one) => html`<li><${Status} status=${one.reason} kind=${one.type === "Warning" ? "bad" : "good"} />
+        <span class="muted"> ${ago(whenOf(one))}${(one.series?.count ?? one.count ?? 1) > 1 ? ` · ${one.series?.count ?? one.count} times` : ""}</span>
+        <p>${one.message}</p></li>`)}</ul>
+    </section></div>`;
+}
+
+/** @param {any} event @returns {string} */
+const whenOf = (event) => event.series?.lastObservedTime ?? event.lastTimestamp ?? event.eventTime ?? event.metadata.creationTimestamp ?? "";
+
+/** @param {{path: string, version: string}} props */
+function Yaml({ path, version }) {
+  const [shown, setShown] = useState("Reading …");
+  useEffect(() => {
+    text(path, { accept: "application/yaml" }).then(setShown, (error) => setShown(error.message));
+  }, [path, version]);
+  return html`<pre class="code" tabindex="0" aria-label="YAML of the object">${shown}</pre>`;
+}
+
+const MOST_LINES = 5000;
+
+/** @param {{pod: any}} props */
+export function Log({ pod }) {
+  const containers = pod.spec.containers.map((/** @type {any} */ one) => one.name);
+  const [container, setContainer] = useState(containers[0]);
+  const [previous, setPrevious] = useState(false);
+  const [search, setSearch] = useState("");
+  const [tail, setTail] = useState(true);
+  const [told, setTold] = useState(/** @type {{lines: string[], state: string}} */ ({ lines: [], state: "reading" }));
+  const box = useRef(/** @type {HTMLPreElement | null} */ (null));
+  const started = pod.status?.phase !== "Pending";
+  const restarts = pod.status?.containerStatuses?.find((/** @type {any} */ one) => one.name === container)?.restartCount ?? 0;
+  useEffect(() => {
+    const ending = new AbortController();
+    /** @type {string[]} */
+    let kept = [];
+    setTold({ lines: [], state: started ? "reading" : "waiting" });
+    if (!started) return () => {};
+    (async () => {
+      const query = new URLSearchParams({ container, tailLines: "2000", ...(previous ? { previous: "true" } : { follow: "true" }) });
+      try {
+        for await (const some of lines(`${podPath(pod.metadata.namespace, pod.metadata.name)}/log?${query}`, ending.signal)) {
+          kept = [...kept, ...some].slice(-MOST_LINES);
+          setTold({ lines: kept, state: "live" });
+        }
+        setTold({ lines: kept, state: "ended" });
+      } catch (error) {
+        if (!ending.signal.aborted) setTold({ lines: kept, state: /** @type {ApiError} */ (error).message });
+      }
+    })();
+    return () => ending.abort();
+  }, [pod.metadata.uid, container, previous, started, restarts]);
+  useEffect(() => {
+    if (tail && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [told, tail]);
+  const wanted = search.toLowerCase();
+  const shown = wanted ? told.lines.filter((line) => line.toLowerCase().includes(wanted)) : told.lines;
+  const word = { reading: "reading …", waiting: "the pod has not started", live: "live", ended: "the container has ended" }[told.state] ?? told.state;
+  return html`<div class="row filters">
+      ${containers.length > 1 && html`<label>Container <select onChange=${(/** @type {any} */ e) => setContainer(e.target.value)}>${containers.map((/** @type {string} */ one) => html`<option>${one}</option>`)}</select></label>`}
+      <label>Search <input type="search" data-filter value=${search} onInput=${(/** @type {any} */ e) => setSearch(e.target.value)} /></label>
+      <label class="check"><input type="checkbox" checked=${tail} onChange=${(/** @type {any} */ e) => setTail(e.target.checked)} /> Follow</label>
+      ${restarts > 0 && html`<label class="check"><input type="checkbox" checked=${previous} onChange=${(/** @type {any} */ e) => setPrevious(e.target.checked)} /> Previous run</label>`}
+      <span class="muted" role="status">${shown.length} lines · ${word}</span></div>
+    <pre class="code log" ref=${box} tabindex="0" role="log" aria-label="Log">${shown.join("\n")}</pre>`;
+}
