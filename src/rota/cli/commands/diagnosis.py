@@ -51,16 +51,18 @@ def examine(*, as_json: bool, **server: Any) -> None:
     """Check a cluster and show what is wrong."""
     endpoint = endpoints.nearest(**server)
 
-    async def work(client: Client) -> Reading:
-        return await _Reader(client, endpoint).read()
-
-    found = health_checks.check(session.at(endpoint, work))
+    found = health_checks.check(session.at(endpoint, lambda client: read(client, endpoint)))
     if as_json:
         output.document({"healthy": not _errors(found), "findings": [asdict(one) for one in found]})
     else:
         _show(found)
     if _errors(found):
         raise click.exceptions.Exit(1)
+
+
+async def read(client: Client, endpoint: Endpoint) -> Reading:
+    """Read what the checks need of a cluster."""
+    return await _Reader(client, endpoint).read()
 
 
 class _Reader:
