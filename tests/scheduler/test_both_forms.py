@@ -197,7 +197,7 @@ def test_a_decision_does_not_depend_on_the_order_of_nodes_and_pods(
     second = Decider(framework, build(shuffled_nodes, shuffled_pods, interner)).decide(interner.pod(incoming))
     assert told(first.evaluation) == told(second.evaluation)
     if first.row >= 0:
-        best = {first.evaluation.cluster.nodes[row].name for row in first.evaluation.best_rows()}  # type: ignore[union-attr]
+        best = {first.evaluation.cluster.nodes[row].name for row in first.evaluation.best_rows().tolist()}
         in_order = [node["metadata"]["name"] for node in shuffled_nodes if node["metadata"]["name"] in best]
         assert second.node_name == in_order[0]
 

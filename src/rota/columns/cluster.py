@@ -236,6 +236,12 @@ class Cluster:
         self.undo_with(partial(self._restate, before, held))
         self._restate(pod, pod.gpu_devices or held)
 
+    def note_pods(self, node_name: str) -> None:
+        """Note that something of a node's pods has changed that no column shows."""
+        info = self.by_name.get(node_name)
+        if info is not None:
+            self.change_log.note_pods(info.row)
+
     def _restate(self, pod: PodInfo, devices: Devices) -> None:
         self.pods[pod.uid] = pod
         info = self.by_name.get(pod.node_name)

@@ -112,7 +112,8 @@ class Engine:
             next_arrival = float(at[position]) if position < number else FOREVER
             if position >= number and self._settled():
                 break
-            moment = min(next_arrival, heap[0][0] if heap else FOREVER, self._timer())
+            timer = self._timer()
+            moment = min(next_arrival, heap[0][0] if heap else FOREVER, timer)
             if moment > until or moment == FOREVER:
                 break
             self.now = moment
@@ -125,7 +126,9 @@ class Engine:
                 self._arrive(position)
                 position += 1
                 events += 1
-            self._decide()
+            # Most ends of pods leave nothing to try.
+            if timer <= moment or self.core.ready or self.core.waiting:
+                self._decide()
             if advance is not None and events >= _TELL_EVERY:
                 events = 0
                 advance(position / number if number else 1.0, moment)

@@ -38,9 +38,13 @@ class Curve:
         self._values: list[tuple[float, ...]] = []
         self._step = 0.0
 
+    def wants(self, at: float) -> bool:
+        """Whether no sample is near."""
+        return not self._times or at - self._times[-1] >= self._step
+
     def add(self, at: float, values: tuple[float, ...]) -> None:
         """Add a sample, unless one is near."""
-        if self._times and at - self._times[-1] < self._step:
+        if not self.wants(at):
             return
         self._times.append(at)
         self._values.append(values)
@@ -123,15 +127,23 @@ class Meters:
         if passed <= 0:
             return
         self._last = now
-        taken, capacity = self._taken, self._capacity
-        for index in (0, 1, 2):
-            self._taken_s[index] += taken[index] * passed
-            self._capacity_s[index] += capacity[index] * passed
-        on = self._occupied if self._models.empty_is_off else len(self._nodes)
-        watts = on * self._models.idle_w + self._load * (self._models.busy_w - self._models.idle_w)
+        (cpu, memory, gpus), (all_cpu, all_memory, all_gpus) = self._taken, self._capacity
+        taken_s, capacity_s = self._taken_s, self._capacity_s
+        taken_s[0] += cpu * passed
+        taken_s[1] += memory * passed
+        taken_s[2] += gpus * passed
+        capacity_s[0] += all_cpu * passed
+        capacity_s[1] += all_memory * passed
+        capacity_s[2] += all_gpus * passed
+        models = self._models
+        on = self._occupied if models.empty_is_off else len(self._nodes)
+        watts = on * models.idle_w + self._load * (models.busy_w - models.idle_w)
         self._energy_ws += watts * passed
-        parts = tuple(part / whole if whole else 0.0 for part, whole in zip(taken, capacity, strict=True))
-        self._curve.add(now, (*parts, watts))
+        if self._curve.wants(now):
+            parts = tuple(
+                part / whole if whole else 0.0 for part, whole in zip(self._taken, self._capacity, strict=True)
+            )
+            self._curve.add(now, (*parts, watts))
 
     def figures(self) -> dict[str, float]:
         """All figures by name."""

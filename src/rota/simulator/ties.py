@@ -40,28 +40,23 @@ def chooser(rule: TieRule, cluster: Cluster, rng: np.random.Generator) -> Choose
     in_order = bool((ranks == np.arange(len(names))).all())
 
     def by_name(evaluation: Evaluation, pod: PodInfo) -> int:
-        if in_order:
-            return evaluation.best_row(0)
-        rows = evaluation.best_rows()
-        return min(rows, key=ranks.__getitem__) if rows else -1
+        return evaluation.best_row(0) if in_order else _first(evaluation.best_rows(), ranks)
 
     order = rng.permutation(len(names)) if rule is TieRule.SHUFFLED_NAME else ranks
 
     def by_order(evaluation: Evaluation, pod: PodInfo) -> int:
-        rows = evaluation.best_rows()
-        return rows[int(order[rows].argmin())] if rows else -1
+        return _first(evaluation.best_rows(), order)
 
     def at_random(evaluation: Evaluation, pod: PodInfo) -> int:
         rows = evaluation.best_rows()
-        return rows[int(rng.integers(len(rows)))] if rows else -1
+        return int(rows[int(rng.integers(len(rows)))]) if len(rows) else -1
 
     def by_fit(evaluation: Evaluation, pod: PodInfo) -> int:
         rows = evaluation.best_rows()
-        if len(rows) < 2:
-            return rows[0] if rows else -1
-        left = _left(cluster, np.array(rows), pod)
-        best = np.flatnonzero(left <= left.min() + 1e-12)
-        return min((rows[place] for place in best.tolist()), key=ranks.__getitem__)
+        if len(rows) > 1:
+            left = _left(cluster, rows, pod)
+            rows = rows[left <= left.min() + 1e-12]
+        return _first(rows, ranks)
 
     return {
         TieRule.SHUFFLED_NAME: by_order,
@@ -69,6 +64,13 @@ def chooser(rule: TieRule, cluster: Cluster, rng: np.random.Generator) -> Choose
         TieRule.RANDOM: at_random,
         TieRule.BEST_FIT: by_fit,
     }[rule]
+
+
+def _first(rows: IndexArray, order: IndexArray) -> int:
+    """The row that comes first in an order, or -1."""
+    if len(rows) < 2:
+        return int(rows[0]) if len(rows) else -1
+    return int(rows[order[rows].argmin()])
 
 
 def _left(cluster: Cluster, rows: IndexArray, pod: PodInfo) -> FloatArray:

@@ -55,7 +55,7 @@ def test_an_explanation_agrees_with_the_decision(situation: Situation, wanted: D
     evaluation = decision.evaluation
     assume(evaluation.failure is None)
     assert {node.name for node in told.nodes if node.feasible} == world.feasible(wanted)
-    best = {info.name for info in world.cluster.node_infos() if info.row in set(evaluation.best_rows())}
+    best = {info.name for info in world.cluster.node_infos() if info.row in set(evaluation.best_rows().tolist())}
     assert {node.name for node in told.nodes if node.best} == best
     for node in told.nodes:
         status = evaluation.status_of(world.cluster.by_name[node.name].row)

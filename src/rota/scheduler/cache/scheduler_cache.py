@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from rota.api.resources import PODS
 from rota.columns import objects, pods
 from rota.columns.cluster import Cluster
@@ -97,6 +99,9 @@ class SchedulerCache:
             self._assumed.pop(pod.uid, None)
             if old is not None and _says_nothing_new(old, pod):
                 self.cluster.replace_pod(pod)
+            elif old is not None and self._started_last(old, pod):
+                self.cluster.replace_pod(pod)
+                self.cluster.note_pods(pod.node_name)
             else:
                 self.cluster.add_pod(pod)
         elif old is not None and pod.uid in self._assumed:
@@ -104,6 +109,14 @@ class SchedulerCache:
         elif old is not None:
             self.cluster.remove_pod(pod.uid)
         return old
+
+    def _started_last(self, old: PodInfo, new: PodInfo) -> bool:
+        """Whether only the start time is new, of the pod that came last to its node: no sum and no order changes."""
+        started = msgspec.structs.replace(old, start_time=new.start_time)
+        if not new.start_time or not _says_nothing_new(started, new):
+            return False
+        node = self.cluster.by_name.get(new.node_name)
+        return node is not None and next(reversed(node.pods), "") == new.uid
 
     def add_pods(self, node: str, pods: Sequence[PodInfo]) -> None:
         """Apply the API server's state of the pods on a node, in bulk; pods that are known already go one by one."""

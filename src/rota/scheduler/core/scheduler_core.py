@@ -7,6 +7,7 @@ pod returns to the queue. An exception in an attempt fails that attempt only.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from rota.columns.pods import PodInfo
@@ -39,6 +40,7 @@ from rota.scheduler.core.events import (
     PodChanged,
     VictimsAnswered,
 )
+from rota.scheduler.core.known_refusals import KnownRefusals
 from rota.scheduler.core.pending_evictions import PendingEvictions
 from rota.scheduler.core.waiting_pods import WaitingPod, WaitingPods
 from rota.scheduler.cycle.scheduling_cycle import AssumedPod, ExtenderResult, SchedulingCycle
@@ -48,7 +50,6 @@ from rota.scheduler.framework.evaluation import Evaluation
 from rota.scheduler.framework.plugin_interfaces import PostFilterResult
 from rota.scheduler.framework.state import PODS_TO_ACTIVATE
 from rota.scheduler.framework.status import Status
-from rota.scheduler.hints.hint_text import Hints
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 from rota.scheduler.status import fit_errors
 from rota.scheduler.status.fit_errors import FitError, PodStatusPatch
@@ -85,7 +86,7 @@ class SchedulerCore:
         self.start = start
         self._feed: Final = ClusterFeed(cache, queue, gone=self._gone)
         self._evictions: Final = PendingEvictions(cache.cluster)
-        self._hints: Final = Hints()
+        self._refusals: Final = KnownRefusals()
         #: Pods that lost a race for their node, with the nodes on which they were tried.
         self._conflicts: Final[deque[Turn]] = deque()
         self._tried: Final[dict[str, frozenset[str]]] = {}
@@ -249,8 +250,9 @@ class SchedulerCore:
         refusal: FitError | None = None
         make_room = not avoiding and not self._evictions.awaited(pod.uid, now)
         if node_name is None:
-            refusal = cycle.refuse(evaluation, start=self.start, advice=advice, make_room=make_room)
-            refusal = fit_errors.with_hint(refusal, self._hints.of(evaluation))
+            shared = advice is None and not self.queue.nominations()
+            ask = partial(cycle.refuse, evaluation, start=self.start, advice=advice, make_room=make_room)
+            refusal = self._refusals.of(evaluation, pod, ask, make_room=make_room, shared=shared)
         if self.observers:
             attempt = Attempt(pod, evaluation, node_name, refusal, self.start, avoiding, advice, make_room, now)
             for observe in self.observers:

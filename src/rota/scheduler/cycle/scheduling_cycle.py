@@ -136,6 +136,8 @@ class SchedulingCycle:
             raise
         if status.ok or permission.waits_s:
             devices = state.find(GPU_DEVICES, tuple)
+            if not devices and permission is taken.permission:
+                return taken
             return replace(taken, permission=permission, pod=pod.with_devices(devices) if devices else pod)
         self.give_back(cache, taken)
         return fit_errors.of_status(status)

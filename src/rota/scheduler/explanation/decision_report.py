@@ -57,7 +57,7 @@ def explain(decision: Decision) -> Explanation:
         verdicts={node.name: evaluation.status_of(node.row) for node in nodes},
         scores={name: evaluation.scores_of(row) for row, name in feasible.items()},
         totals={name: int(evaluation.totals[row]) for row, name in feasible.items()},
-        best=tuple(feasible[row] for row in evaluation.best_rows()),
+        best=tuple(feasible[row] for row in evaluation.best_rows().tolist()),
         costs={name: evaluation.costs_of(row) for row, name in feasible.items()},
         **_combination(decision, feasible),
         nominated=nominated,
@@ -67,7 +67,7 @@ def explain(decision: Decision) -> Explanation:
 
 def _combination(decision: Decision, feasible: Mapping[int, str]) -> dict[str, Any]:
     evaluation = decision.evaluation
-    combiner, best = evaluation.framework.combiner, evaluation.best_rows()
+    combiner, best = evaluation.framework.combiner, evaluation.best_rows().tolist()
     if combiner is None or not best:
         return {}
     chosen = evaluation.cluster.by_name[feasible[best[0]]]

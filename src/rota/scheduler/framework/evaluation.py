@@ -27,6 +27,7 @@ from rota.scheduler.framework.status import SUCCESS, Code, Status
 #: The status of nodes outside of a PreFilter result.
 NOT_ELIGIBLE = Status(Code.UNRESOLVABLE, (), "PreFilter")
 INFEASIBLE = -1
+_NO_ROWS: IndexArray = np.empty(0, dtype=np.intp)
 
 #: Rows whose feasibility changed: a list if they are few.
 Flipped = Sequence[int] | IndexArray
@@ -160,11 +161,11 @@ class Evaluation:
                 place = later
         return place if rows is None else int(rows[place])
 
-    def best_rows(self) -> list[int]:
-        """All rows with the highest total."""
-        if not self.feasible.any():
-            return []
-        return np.flatnonzero(self.totals == self.totals.max()).tolist()
+    def best_rows(self) -> IndexArray:
+        """All rows with the highest total, in order."""
+        totals = self.totals
+        best = totals.max(initial=INFEASIBLE)
+        return _NO_ROWS if best == INFEASIBLE else np.flatnonzero(totals == best)
 
     def status_of(self, row: int) -> Status:
         """The status of a node; the first refusal in the order of the profile."""

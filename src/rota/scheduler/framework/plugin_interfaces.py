@@ -181,7 +181,11 @@ class PostFilterResult:
 
 
 class PostFilters(Protocol):
-    """PostFilter: try to make room when no node was feasible."""
+    """PostFilter: try to make room when no node was feasible.
+
+    A plugin with the class attribute `refuses_by_shape = True` says that a refusal without a nominated node depends on
+    the pod's shape and the cluster only. It is then not asked again for equal pods until something changes.
+    """
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, cluster: Cluster, statuses: NodeStatuses

@@ -32,6 +32,7 @@ class DefaultPreemption:
 
     name: ClassVar[str] = "DefaultPreemption"
     Args = DefaultPreemptionArgs
+    refuses_by_shape: ClassVar[bool] = True
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._args = args

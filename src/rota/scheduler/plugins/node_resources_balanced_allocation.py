@@ -48,18 +48,25 @@ class NodeResourcesBalancedAllocation:
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Compare the node with and without the pod."""
-        if not self._changes_balance(pod):
-            return 0
+        requests, allocatable, requested = pod.shape.requests, node.allocatable, node.requested
         before: list[float] = []
         after: list[float] = []
+        changes = False
         for name in self._resources:
-            extra = pod.shape.requests.get(name, 0)
-            whole = node.allocatable.get(name, 0)
-            if whole == 0 or (extra == 0 and name not in allocation.NATIVE):
+            extra = requests.get(name, 0)
+            whole = allocatable.get(name, 0)
+            if extra:
+                changes = True
+            elif name not in allocation.NATIVE:
                 continue
-            used = node.requested.get(name, 0)
-            before.append(min(used / whole, 1.0))
-            after.append(min((used + extra) / whole, 1.0))
+            if whole == 0:
+                continue
+            used = requested.get(name, 0)
+            part, then = used / whole, (used + extra) / whole
+            before.append(min(1.0, part))
+            after.append(min(1.0, then))
+        if not changes:
+            return 0
         return HALF + (HALF + allocation.balance(after) - allocation.balance(before)) // 2
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
