@@ -76,6 +76,9 @@ class Attributes:
     #: Messages for the client's user, sent as `Warning` headers in this order.
     warnings: list[str] = field(default_factory=list)
 
+    #: What admission adds to the audit event.
+    annotations: dict[str, str] = field(default_factory=dict)
+
     def warn(self, text: str) -> None:
         """Warn the client's user without refusing the request."""
         if len(self.warnings) < _MOST_WARNINGS and text not in self.warnings:
@@ -396,6 +399,8 @@ class Kinds:
     copies: Mapping[GroupResource, Copy] = field(default_factory=dict)
     #: The admission fingerprint of an object that is created; None if each object must be admitted.
     admission_fingerprint: Callable[[Attributes], AdmissionFingerprint | None] = lambda _: None
+    #: Whether policies that users bring are in force: then no write skips admission.
+    has_policies: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,7 @@ def _evaluated(text: str) -> Any:
         ("string(timestamp('2023-01-01T00:00:00.5+02:00'))", "2023-01-01T00:00:00.5+02:00"),
         ("string(1e21) + ' ' + string(0.1) + ' ' + string(100.0)", "1e+21 0.1 100"),
         ("'%s %d %.2f %x'.format(['a', 3, 1.5, 255])", "a 3 1.50 ff"),
+        ("'%.1f'.format([1234567.0])", "1,234,567.0"),
         ("'a-b-c'.split('-', 2).join('+')", "a+b-c"),
         ("'abcabc'.lastIndexOf('b')", 4),
         ("b'\\xff'.size()", 1),

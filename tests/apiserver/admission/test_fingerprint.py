@@ -23,7 +23,7 @@ async def test_a_server_does_not_start_with_a_plugin_that_reads_more_than_finger
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     usual = chain.validating
-    monkeypatch.setattr(chain, "validating", lambda context: (*usual(context), ReadsConfigMaps()))
+    monkeypatch.setattr(chain, "validating", lambda *given: (*usual(*given), ReadsConfigMaps()))
     with pytest.raises(ValueError, match="ReadsConfigMaps reads configmaps, which no admission fingerprint covers"):
         async with ApiServer():
             pass

@@ -119,7 +119,7 @@ def _quantified(rounds: _Rounds, predicate: Run, *, decisive: bool) -> Run:
             except CostExceeded:
                 raise
             except EvaluationError as error:
-                failure = error
+                failure = failure or error
         frame.charge(1)
         if failure is not None:
             raise failure
@@ -131,12 +131,21 @@ def _quantified(rounds: _Rounds, predicate: Run, *, decisive: bool) -> Run:
 def _exactly_one(rounds: _Rounds, predicate: Run) -> Run:
     def exactly_one(frame: Frame) -> bool:
         count = 0
+        failure: EvaluationError | None = None
         for pair in rounds.pairs(frame):
             rounds.bind(frame, pair)
-            if _truth(predicate(frame)):
-                frame.charge(2)
-                count += 1
+            try:
+                if _truth(predicate(frame)):
+                    frame.charge(2)
+                    count += 1
+            except CostExceeded:
+                raise
+            except EvaluationError as error:
+                # The fold goes on, and each error of a predicate replaces the one before.
+                failure = error
         frame.charge(2)
+        if failure is not None:
+            raise failure
         return count == 1
 
     return exactly_one
@@ -145,13 +154,23 @@ def _exactly_one(rounds: _Rounds, predicate: Run) -> Run:
 def _collected(rounds: _Rounds, predicate: Run | None, transform: Run) -> Run:
     def collected(frame: Frame) -> list[Any]:
         found = []
+        failure: EvaluationError | None = None
         frame.charge(11)
         for pair in rounds.pairs(frame):
             rounds.bind(frame, pair)
-            if predicate is not None and not _truth(predicate(frame)):
+            try:
+                if predicate is not None and not _truth(predicate(frame)):
+                    continue
+            except CostExceeded:
+                raise
+            except EvaluationError as error:
+                failure = error
                 continue
             frame.charge(_COLLECTED)
-            found.append(transform(frame))
+            if failure is None:
+                found.append(transform(frame))
+        if failure is not None:
+            raise failure
         return found
 
     return collected

@@ -19,6 +19,9 @@ _QUOTED: Final = {
     "\\": "\\\\",
     '"': '\\"',
 }
+_SUPERSCRIPTS: Final = str.maketrans(
+    "0123456789-", "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b"
+)
 #: A precision beyond this makes texts that no limit counts.
 _MOST_PRECISION: Final = 1000
 
@@ -102,7 +105,10 @@ def _fixed(value: Any, places: int, kind: str, text: str) -> str:
         raise _wrong(text, value)
     if value != value or value in (float("inf"), float("-inf")):
         return _special(float(value))
-    return f"{value:.{places}{kind}}"
+    if kind == "f":
+        return f"{value:,.{places}f}"
+    mantissa, _, exponent = f"{value:.{places}e}".partition("e")
+    return f"{mantissa}\u202f\u00d7\u202f10{exponent.lstrip('+').translate(_SUPERSCRIPTS)}"
 
 
 def _string(value: Any) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from rota.api.cel import call_costs
+from rota.api.cel.authorization import AUTHORIZATION
 from rota.api.cel.collections import COLLECTIONS
 from rota.api.cel.declarations import TYPE_NAMES
 from rota.api.cel.estimation import LIST_COST, MAP_COST, OBJECT_COST
@@ -35,7 +36,7 @@ from rota.api.cel.values import (
     to_key,
 )
 
-_FUNCTIONS: Final[Mapping[str, Function]] = {**STANDARD, **COLLECTIONS, **KUBERNETES}
+_FUNCTIONS: Final[Mapping[str, Function]] = {**STANDARD, **COLLECTIONS, **KUBERNETES, **AUTHORIZATION}
 MISSING: Final = object()
 
 
@@ -294,6 +295,8 @@ def select(value: Any, field: str) -> Any:
             return NONE
         found = value.value.get(field, MISSING)
         return NONE if found is MISSING else Optional(found, has=True)
+    if value is None:
+        raise EvaluationError(f"no such key: {field}")
     raise no_overload(value)
 
 
@@ -303,6 +306,8 @@ def is_set(value: Any, field: str) -> bool:
         return value.has and is_set(value.value, field)
     if isinstance(value, dict):
         return field in value
+    if value is None:
+        return False
     raise no_overload(value)
 
 

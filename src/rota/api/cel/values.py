@@ -196,10 +196,10 @@ def equal(one: Any, other: Any) -> bool:
 def _lists_equal(one: list[Any], other: list[Any]) -> bool:
     if len(one) != len(other):
         return False
-    if isinstance(one, SetList) and isinstance(other, SetList):
+    if isinstance(one, SetList):
         return all(any(equal(item, each) for each in other) for item in one)
-    if isinstance(one, MapList) and isinstance(other, MapList):
-        by_key = {_frozen(other.key(item)): item for item in other}
+    if isinstance(one, MapList):
+        by_key = {_frozen(one.key(item)): item for item in other}
         return all((key := _frozen(one.key(item))) in by_key and equal(item, by_key[key]) for item in one)
     return all(equal(*pair) for pair in zip(one, other, strict=True))
 

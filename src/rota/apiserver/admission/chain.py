@@ -23,6 +23,7 @@ from rota.apiserver.admission.service_accounts import ACCOUNTS, ServiceAccounts
 from rota.apiserver.admission.service_addresses import ServiceAddresses
 from rota.apiserver.admission.signers import SignerRights
 from rota.apiserver.admission.unenforced import Mode, Unenforced
+from rota.apiserver.admission.validating_policies import BINDINGS, POLICIES, PoliciesOnDeletion, ValidatingPolicies
 from rota.apiserver.authentication.removals import RemovalRecords
 from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.cache.watch_cache import WatchCache
@@ -32,7 +33,7 @@ from rota.apiserver.registry.leader_fencing import LeaderRecords
 from rota.kit.clock import Clock
 
 #: Kinds that plugins read on every request, and that are therefore cached.
-FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS, ACCOUNTS)
+FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS, ACCOUNTS, POLICIES, BINDINGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,9 @@ class AdmissionContext:
     further: tuple[Admission, ...] = ()
 
 
-def mutating(context: AdmissionContext, registry: Registry, restriction: NodeRestriction) -> tuple[Admission, ...]:
+def mutating(
+    context: AdmissionContext, registry: Registry, restriction: NodeRestriction, policies: ValidatingPolicies
+) -> tuple[Admission, ...]:
     """The plugins that run before validation."""
     copies, guard = context.copies, context.overcommit_guard
     return (
@@ -73,14 +76,16 @@ def mutating(context: AdmissionContext, registry: Registry, restriction: NodeRes
         LeaderRecords(),
         RemovalRecords(context.clock),
         *context.further,
+        PoliciesOnDeletion(policies),
     )
 
 
-def validating(context: AdmissionContext) -> tuple[Admission, ...]:
+def validating(context: AdmissionContext, policies: ValidatingPolicies) -> tuple[Admission, ...]:
     """The plugins that run after validation."""
     return (
         CreationByUpdate(context.authorization),
         SignerRights(context.authorization),
         Unenforced(context.unenforced),
         ProcessSecurity(),
+        policies,
     )

@@ -14,6 +14,7 @@ from rota.apiserver.admission.priority import CLASSES
 from rota.apiserver.admission.resource_quota import QUOTAS
 from rota.apiserver.admission.runtime_classes import RUNTIMES
 from rota.apiserver.admission.service_accounts import ACCOUNTS, DEFAULT
+from rota.apiserver.admission.validating_policies import BINDINGS, POLICIES
 from rota.apiserver.authorization.nodes import identity
 from rota.apiserver.cache.watch_cache import WatchCache
 from rota.apiserver.interfaces import REQUESTER, Admission, AdmissionFingerprint, Attributes, Object
@@ -22,9 +23,12 @@ from rota.store.store_interface import Precondition
 
 _PODS: Final = GroupResource("", "pods")
 _NODES: Final = GroupResource("", "nodes")
-#: Namespaces are preconditions; a change of the other kinds changes the fingerprint, or there is none (limits, quotas).
+#: Namespaces are preconditions; a change of the other kinds changes the fingerprint, or there is none (limits, quotas,
+#: bindings of policies).
 #: Users matter only if they are nodes, which get no fingerprint; no template is kept of a pod with a node.
-_COVERED: Final = frozenset({NAMESPACES, RANGES, QUOTAS, CLASSES, RUNTIMES, ACCOUNTS, REQUESTER, _NODES})
+_COVERED: Final = frozenset(
+    {NAMESPACES, RANGES, QUOTAS, CLASSES, RUNTIMES, ACCOUNTS, REQUESTER, _NODES, POLICIES, BINDINGS}
+)
 #: How many namespaces are remembered.
 _MOST: Final = 4096
 
@@ -41,6 +45,7 @@ class AdmissionFingerprints:
         self._namespaces: Final = copies[NAMESPACES]
         self._ranges: Final = copies[RANGES]
         self._quotas: Final = copies[QUOTAS]
+        self._bindings: Final = copies[BINDINGS]
         self._classes: Final = (copies[CLASSES], copies[RUNTIMES])
         self._accounts: Final = copies[ACCOUNTS]
         #: Counts the changes of priority classes, runtime classes and service accounts.
@@ -54,10 +59,12 @@ class AdmissionFingerprints:
         """See `Kinds.admission_fingerprint`: None for namespaces with limits or quotas, and for what nodes create."""
         if at.resource.group_resource != _PODS or at.subresource or at.fresh or identity.node_of(at.user) is not None:
             return None
-        if not all(one.following for one in (self._ranges, self._quotas, self._accounts, *self._classes)):
+        if not all(
+            one.following for one in (self._ranges, self._quotas, self._bindings, self._accounts, *self._classes)
+        ):
             return None
         where = at.namespace
-        if self._ranges.any(where) or self._quotas.any(where):
+        if self._ranges.any(where) or self._quotas.any(where) or self._bindings.any(""):
             return None
         namespace = self._namespaces.find("", where)
         if namespace is None:

@@ -1,7 +1,7 @@
 """Objects that the server stores but does not enforce: it warns about them, or refuses them. The table is `ROWS`.
 
 A warning goes into the `Warning` header of the response, which kubectl and `rota` print. Some objects only promise that
-requests will be refused or changed: webhook configurations and admission policies that fail closed, and enforced levels
+requests will be refused or changed: webhook configurations and mutating policies that fail closed, and enforced levels
 of pod security. A cluster that stores them looks protected and is not, so they are refused, with a message that names
 the option by which an administrator allows them (`--unenforced warn`). An object that was stored before may still be
 changed, with a warning.
@@ -25,6 +25,8 @@ ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 #: The runtimes of workers; see `rota.worker.container_config.chosen`.
 _RUNTIMES: Final = frozenset({"process", "container"})
 
+#: Subresources whose writes admission plugins do not see.
+_UNGUARDED_PARTS: Final = frozenset({"binding", "eviction", "exec", "attach", "portforward", "proxy", "token"})
 #: Whether a row applies to an object.
 Applies: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
@@ -58,8 +60,10 @@ def _policy_fails_closed(obj: Mapping[str, Any]) -> bool:
     return _spec(obj).get("failurePolicy") != "Ignore"
 
 
-def _denies(obj: Mapping[str, Any]) -> bool:
-    return "Deny" in (_spec(obj).get("validationActions") or ())
+def _names_unguarded(obj: Mapping[str, Any]) -> bool:
+    rules = (_spec(obj).get("matchConstraints") or {}).get("resourceRules") or ()
+    parts = {one.partition("/")[2] for rule in rules for one in rule.get("resources") or ()}
+    return bool(parts & _UNGUARDED_PARTS) or any("CONNECT" in (rule.get("operations") or ()) for rule in rules)
 
 
 def _not(applies: Applies) -> Applies:
@@ -96,6 +100,10 @@ _POLICIES: Final = "this server evaluates no admission policies: requests are ne
 _BINDINGS: Final = (
     "this server evaluates no admission policies: requests are neither refused nor changed by this binding"
 )
+_UNGUARDED: Final = (
+    "policies see creations, changes and deletions of objects, but not the operation CONNECT and the subresources "
+    "binding, eviction, exec, attach, portforward, proxy and token"
+)
 _NO_CONTROLLER: Final = "no controller of Rota acts on it"
 
 ROWS: Final = (
@@ -103,10 +111,7 @@ ROWS: Final = (
     Row(GroupResource(_ADMISSION, "validatingwebhookconfigurations"), _WEBHOOKS, _fails_open),
     Row(GroupResource(_ADMISSION, "mutatingwebhookconfigurations"), _WEBHOOKS, _fails_closed, promise=True),
     Row(GroupResource(_ADMISSION, "mutatingwebhookconfigurations"), _WEBHOOKS, _fails_open),
-    Row(GroupResource(_ADMISSION, "validatingadmissionpolicies"), _POLICIES, _policy_fails_closed, promise=True),
-    Row(GroupResource(_ADMISSION, "validatingadmissionpolicies"), _POLICIES, _not(_policy_fails_closed)),
-    Row(GroupResource(_ADMISSION, "validatingadmissionpolicybindings"), _BINDINGS, _denies, promise=True),
-    Row(GroupResource(_ADMISSION, "validatingadmissionpolicybindings"), _BINDINGS, _not(_denies)),
+    Row(GroupResource(_ADMISSION, "validatingadmissionpolicies"), _UNGUARDED, _names_unguarded, promise=True),
     Row(GroupResource(_ADMISSION, "mutatingadmissionpolicies"), _POLICIES, _policy_fails_closed, promise=True),
     Row(GroupResource(_ADMISSION, "mutatingadmissionpolicies"), _POLICIES, _not(_policy_fails_closed)),
     Row(GroupResource(_ADMISSION, "mutatingadmissionpolicybindings"), _BINDINGS),

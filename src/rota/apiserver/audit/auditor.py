@@ -6,7 +6,7 @@ not be logged.
 
 import re
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -105,6 +105,10 @@ class Record:
         """The authorization decision and its reason."""
         self._annotations["authorization.k8s.io/decision"] = "allow" if verdict.allowed else "forbid"
         self._annotations["authorization.k8s.io/reason"] = verdict.reason
+
+    def annotated(self, annotations: Mapping[str, str]) -> None:
+        """What admission has to say."""
+        self._annotations.update(annotations)
 
     def began(self, answer: responses.Answer) -> responses.Answer:
         """The response with its audit id; the start of a stream is logged."""

@@ -189,11 +189,13 @@ class App:
                     )
                 self._flow_controller.open_stream(user)
                 seen.streamer = user
-            return await self._resource(request, route, user)
+            return await self._resource(request, route, user, seen)
         finally:
             self._flow_controller.leave(seat_request)
 
-    async def _resource(self, request: Request, route: routing.Route, user: User) -> responses.Answer:
+    async def _resource(
+        self, request: Request, route: routing.Route, user: User, seen: RequestInfo
+    ) -> responses.Answer:
         if route.subresource in subresource.PROXIED:
             return await subresource.relay(request, route, user, self.registry)
         at_once = await get.express(request, route, self.registry)
@@ -212,6 +214,9 @@ class App:
         except errors.ApiError as error:
             refusal = responses.from_error(error)
             return replace(refusal, headers=refusal.headers + responses.warning_headers(at.warnings))
+        finally:
+            if at.annotations and seen.record is not None:
+                seen.record.annotated(at.annotations)
 
     async def _user(self, request: Request, seen: RequestInfo) -> User:
         acting_as: User | None = request.scope.get(scopes.ACTING_AS)

@@ -20,6 +20,7 @@ from rota.apiserver.admission.fingerprint import AdmissionFingerprints
 from rota.apiserver.admission.node_restriction import NodeRestriction
 from rota.apiserver.admission.service_addresses import NETWORK
 from rota.apiserver.admission.unenforced import Mode
+from rota.apiserver.admission.validating_policies import ValidatingPolicies
 from rota.apiserver.audit.auditor import Auditor
 from rota.apiserver.authentication import authentication_config
 from rota.apiserver.authentication.always_admin import AlwaysAdmin
@@ -203,7 +204,9 @@ def _kinds(
 ) -> Callable[[Registry], Kinds]:
     def make(registry: Registry) -> Kinds:
         restriction = NodeRestriction(registry, context.authorization)
-        mutating, validating = chain.mutating(context, registry, restriction), chain.validating(context)
+        policies = ValidatingPolicies(registry, context.copies, context.authorization)
+        mutating = chain.mutating(context, registry, restriction, policies)
+        validating = chain.validating(context, policies)
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
@@ -216,6 +219,7 @@ def _kinds(
             projections=table.projections(lambda resource: catalog.version(resource).scale),
             copies=context.copies,
             admission_fingerprint=AdmissionFingerprints(context.copies, (*mutating, *validating)).of,
+            has_policies=lambda: policies.active,
         )
 
     return make

@@ -9,6 +9,7 @@ from typing import Final
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.apiserver.interfaces import Strategy
+from rota.apiserver.strategies.admission_policies import PolicyBindingStrategy, PolicyStrategy
 from rota.apiserver.strategies.autoscalers import AutoscalerStrategy
 from rota.apiserver.strategies.batch import CronJobStrategy, JobStrategy
 from rota.apiserver.strategies.certificate_requests import CertificateRequestStrategy
@@ -104,6 +105,8 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("rota.dev", "shardmaps"): ShardMapStrategy(),
     GroupResource("rota.dev", "stepruns"): StepRunStrategy(),
     GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
+    GroupResource(_ADMISSION, "validatingadmissionpolicies"): PolicyStrategy(),
+    GroupResource(_ADMISSION, "validatingadmissionpolicybindings"): PolicyBindingStrategy(),
 }
 
 #: Kinds with generic rules and a generation.
@@ -111,8 +114,6 @@ _COUNTED: Final = frozenset(
     {
         GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
         GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
-        GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicies"),
-        GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
         GroupResource("flowcontrol.apiserver.k8s.io", "flowschemas"),
         GroupResource("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
         GroupResource("resource.k8s.io", "deviceclasses"),

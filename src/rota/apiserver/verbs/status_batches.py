@@ -205,7 +205,7 @@ def _raised(problem: BaseException) -> errors.ApiError:
 
 def _case(write: _Write, entry: Entry | None) -> StatusUpdate | None:
     at = write.call.at
-    if entry is None or at.dry_run:
+    if entry is None or at.dry_run or write.call.registry.kinds.has_policies():
         return None
     return write.call.registry.status_templates.case(
         entry.value,

@@ -79,6 +79,11 @@ async def replies(transport: Transport, requests: Sequence[Request], *, namespac
     """Send requests one after the other, in a new namespace of that name."""
     for one in _PRELUDE:
         await _send(transport, one, [], namespace)
+    return await sent(transport, requests, namespace=namespace)
+
+
+async def sent(transport: Transport, requests: Sequence[Request], *, namespace: str) -> list[Reply]:
+    """Send requests one after the other, in a namespace that is there."""
     raw: list[Any] = []
     answers = []
     for one in requests:

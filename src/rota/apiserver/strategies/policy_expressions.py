@@ -1,0 +1,221 @@
+"""The expressions of a ValidatingAdmissionPolicy: what they see, their compilation, and the errors of both."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import fields, names
+from rota.api.cel import types
+from rota.api.cel.environment import CompileError, Environment, InstantiationError, Program
+from rota.api.cel.types import Type
+from rota.api.fields import FieldError, Path
+from rota.apiserver.interfaces import Object
+
+_SPEC: Final = Path("spec")
+_IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
+_REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
+_BOTH: Final = "validations or auditAnnotations must contain at least one item"
+
+
+_TEXTS: Final = types.list_of(types.STRING)
+_KIND: Final = types.object_of("kubernetes.GroupVersionKind")
+_RESOURCE: Final = types.object_of("kubernetes.GroupVersionResource")
+_USER: Final = types.object_of("kubernetes.UserInfo")
+_REQUEST: Final = types.object_of("kubernetes.AdmissionRequest")
+_NAMESPACE: Final = types.object_of("kubernetes.Namespace")
+VARIABLES: Final = types.object_of("kubernetes.variables")
+_OBJECTS: Final[Mapping[str, Mapping[str, Type]]] = {
+    _KIND.name: {"group": types.STRING, "version": types.STRING, "kind": types.STRING},
+    _RESOURCE.name: {"group": types.STRING, "version": types.STRING, "resource": types.STRING},
+    _USER.name: {
+        "username": types.STRING, "uid": types.STRING, "groups": _TEXTS, "extra": types.map_of(types.STRING, _TEXTS),
+    },
+    _REQUEST.name: {
+        "kind": _KIND, "resource": _RESOURCE, "subResource": types.STRING, "requestKind": _KIND,
+        "requestResource": _RESOURCE, "requestSubResource": types.STRING, "name": types.STRING,
+        "namespace": types.STRING, "operation": types.STRING, "userInfo": _USER, "dryRun": types.BOOL,
+        "options": types.DYN,
+    },
+    _NAMESPACE.name: {
+        "metadata": types.object_of("kubernetes.NamespaceMetadata"),
+        "spec": types.object_of("kubernetes.NamespaceSpec"),
+        "status": types.object_of("kubernetes.NamespaceStatus"),
+    },
+    "kubernetes.NamespaceMetadata": {
+        "name": types.STRING, "generateName": types.STRING, "namespace": types.STRING,
+        "labels": types.map_of(types.STRING, types.STRING), "annotations": types.map_of(types.STRING, types.STRING),
+        "UID": types.STRING, "creationTimestamp": types.TIMESTAMP, "deletionGracePeriodSeconds": types.INT,
+        "deletionTimestamp": types.TIMESTAMP, "generation": types.INT, "resourceVersion": types.STRING,
+        "finalizers": _TEXTS,
+    },
+    "kubernetes.NamespaceSpec": {"finalizers": _TEXTS},
+    "kubernetes.NamespaceStatus": {"phase": types.STRING},
+}  # fmt: skip
+
+
+#: What expressions see of the metadata of a namespace.
+NAMESPACE_FIELDS: Final = frozenset(_OBJECTS["kubernetes.NamespaceMetadata"])
+
+
+def environment(*, params: bool, authorizer: bool, variables: Mapping[str, Type] | None = None) -> Environment:
+    """What expressions see; `variables` are those that were declared before."""
+    declared: dict[str, Type] = {
+        "object": types.DYN,
+        "oldObject": types.DYN,
+        "request": _REQUEST,
+        "namespaceObject": _NAMESPACE,
+    }
+    if params:
+        declared["params"] = types.DYN
+    if authorizer:
+        declared["authorizer"] = types.AUTHORIZER
+        declared["authorizer.requestResource"] = types.RESOURCE_CHECK
+    objects: Mapping[str, Mapping[str, Type]] = _OBJECTS
+    if variables is not None:
+        declared["variables"] = VARIABLES
+        objects = {**_OBJECTS, VARIABLES.name: variables}
+    return Environment(declared, objects.get)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """One validation."""
+
+    declared: Mapping[str, Any]
+    program: Program
+    message: Program | None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CompiledPolicy:
+    """The expressions of a policy."""
+
+    conditions: tuple[tuple[str, Program], ...]
+    variables: Mapping[str, Program]
+    validations: tuple[Validation, ...]
+    #: Keys and values of audit annotations.
+    annotations: tuple[tuple[str, Program], ...]
+
+
+class PolicyCompiler:
+    """Compiles a policy and collects its errors."""
+
+    def __init__(self, policy: Object) -> None:
+        self._spec: Final[Mapping[str, Any]] = policy.get("spec") or {}
+        self._params: Final = self._spec.get("paramKind") is not None
+        self._types: Final[dict[str, Type]] = {}
+        self._programs: Final[dict[str, Program]] = {}
+        self.errors: list[FieldError] = []
+
+    def compile(self) -> CompiledPolicy:
+        """The compiled policy; parts with errors are missing."""
+        conditions = tuple(self._conditions())
+        self._variables()
+        spec = self._spec
+        if not spec.get("validations") and not spec.get("auditAnnotations"):
+            self.errors += [fields.required(_SPEC.child(one), _BOTH) for one in ("validations", "auditAnnotations")]
+        return CompiledPolicy(
+            conditions=conditions,
+            variables=self._programs,
+            validations=tuple(self._validations()),
+            annotations=tuple(self._annotations()),
+        )
+
+    def _environment(self, *, authorizer: bool) -> Environment:
+        return environment(params=self._params, authorizer=authorizer, variables=self._types or None)
+
+    def _program(self, scope: Environment, text: str, path: Path, *wanted: Type) -> Program | None:
+        try:
+            program = scope.compile(text)
+        except InstantiationError as error:
+            self.errors.append(fields.invalid(path, text, f"program instantiation failed: {error}"))
+            return None
+        except CompileError as error:
+            self.errors.append(fields.invalid(path, text, f"compilation failed: {error}"))
+            return None
+        if wanted and program.type not in wanted and program.type != types.DYN:
+            if len(wanted) == 1:
+                why = f"must evaluate to {wanted[0]} but got {_go_name(program.type)}"
+            else:
+                shown = " ".join(map(_go_name, wanted))
+                why = f"must evaluate to one of [{shown}] but got {_go_name(program.type)}"
+            self.errors.append(fields.invalid(path, text, why))
+            return None
+        return program
+
+    def _conditions(self) -> Iterator[tuple[str, Program]]:
+        scope = environment(params=self._params, authorizer=True)
+        for number, one in enumerate(self._spec.get("matchConditions") or ()):
+            path = _SPEC.child("matchConditions").index(number)
+            text, name = (one.get("expression") or "").strip(), one.get("name") or ""
+            if not text:
+                self.errors.append(fields.required(path.child("expression")))
+            elif (program := self._program(scope, text, path.child("expression"), types.BOOL)) is not None:
+                yield name, program
+            if not name:
+                self.errors.append(fields.required(path.child("name")))
+            else:
+                self.errors += [fields.invalid(path.child("name"), name, why) for why in names.check_label_key(name)]
+
+    def _variables(self) -> None:
+        for number, one in enumerate(self._spec.get("variables") or ()):
+            path = _SPEC.child("variables").index(number)
+            name, text = one.get("name") or "", one.get("expression") or ""
+            if not name.strip():
+                self.errors.append(fields.required(path.child("name"), "name is not specified"))
+            elif not _IDENTIFIER.fullmatch(name):
+                self.errors.append(fields.invalid(path.child("name"), name, "must be a valid CEL identifier"))
+            if not text.strip():
+                self.errors.append(fields.required(path.child("expression"), "expression is not specified"))
+                continue
+            scope = environment(params=self._params, authorizer=True, variables=dict(self._types))
+            program = self._program(scope, text, path.child("expression"))
+            # A variable that does not compile is of any type: its uses are no errors of their own.
+            self._types[name] = program.type if program is not None else types.DYN
+            if program is not None:
+                self._programs[name] = program
+
+    def _validations(self) -> Iterator[Validation]:
+        with_authorizer, without = self._environment(authorizer=True), self._environment(authorizer=False)
+        for number, one in enumerate(self._spec.get("validations") or ()):
+            path = _SPEC.child("validations").index(number)
+            text, expression = one.get("expression") or "", one.get("messageExpression") or ""
+            program = message = None
+            if not text.strip():
+                self.errors.append(fields.required(path.child("expression"), "expression is not specified"))
+            else:
+                program = self._program(with_authorizer, text, path.child("expression"), types.BOOL)
+            if expression.strip():
+                message = self._program(without, expression, path.child("messageExpression"), types.STRING)
+            elif expression:
+                why = "must be non-empty if specified"
+                self.errors.append(fields.invalid(path.child("messageExpression"), expression, why))
+            self._message_errors(one, path)
+            if program is not None:
+                yield Validation(declared=one, program=program, message=message)
+
+    def _message_errors(self, declared: Mapping[str, Any], path: Path) -> None:
+        text, reason = declared.get("message") or "", declared.get("reason")
+        if text and not text.strip():
+            self.errors.append(fields.invalid(path.child("message"), text, "must be non-empty if specified"))
+        elif "\n" in text.strip() or "\r" in text.strip():
+            self.errors.append(fields.invalid(path.child("message"), text, "must not contain line breaks"))
+        if reason is not None and reason not in _REASONS:
+            self.errors.append(fields.not_supported(path.child("reason"), reason, _REASONS))
+
+    def _annotations(self) -> Iterator[tuple[str, Program]]:
+        scope = self._environment(authorizer=False)
+        for number, one in enumerate(self._spec.get("auditAnnotations") or ()):
+            path = _SPEC.child("auditAnnotations").index(number)
+            key, text = one.get("key") or "", one.get("valueExpression") or ""
+            if not text.strip():
+                self.errors.append(fields.required(path.child("valueExpression"), "valueExpression is not specified"))
+                continue
+            program = self._program(scope, text, path.child("valueExpression"), types.STRING, types.NULL)
+            if program is not None:
+                yield key, program
+
+
+def _go_name(one: Type) -> str:
+    return "null_type" if one == types.NULL else str(one)

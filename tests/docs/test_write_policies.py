@@ -1,0 +1,44 @@
+"""The page docs/howto/write-policies.md, followed word for word."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "write-policies.md"
+
+
+@pytest.mark.slow
+@pytest.mark.kubectl
+def test_the_page_works_as_written(tmp_path: Path) -> None:
+    text = PAGE.read_text()
+    for name, content in re.findall(r"```yaml (\S+)\n(.*?)```", text, re.DOTALL):
+        (tmp_path / name).write_text(content)
+    up, *rest = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    script = "\n".join(
+        [
+            "set -eu",
+            up.replace("&", "> up.log & up=$!"),
+            "trap 'kill $up' EXIT",
+            # The page's reader sees the line before typing on; the script waits for it.
+            "timeout 60 sh -c \"until grep -q 'Rota is up' up.log; do sleep 0.1; done\"",
+            *rest,
+        ]
+    )
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "refused by the policy" in done.stdout
+    assert "at most 3 replicas in default" in done.stderr
+    assert "refused by the rule" in done.stdout
+    assert "most must not be less than least" in done.stderr
