@@ -42,6 +42,9 @@ from rota.federation.control.federation import Federation
 from rota.federation.member import agent as federation_agent
 from rota.federation.member import connections
 from rota.federation_admission import DeletionProtection, PolicyValidation
+from rota.forecaster import rights as forecaster_rights
+from rota.forecaster.forecaster import Forecaster
+from rota.forecaster.forecaster import Settings as ForecasterSettings
 from rota.kit import diagnostics, logs, system, tasks
 from rota.kit.diagnostics import Address
 from rota.kit.metrics import Metrics
@@ -361,6 +364,21 @@ async def run_batch_controller(
         )
         await control.start(parts, supervisor, ready=ready)
         ready(f"Running batch jobs of {endpoint.server}. Ctrl-C stops it.")
+        await stop.wait()
+
+
+async def run_forecaster(
+    endpoint: Endpoint, settings: ForecasterSettings, *, ready: Callable[[str], None] = lambda _: None
+) -> None:
+    """Publish forecasts of the nodes of an API server's cluster until a signal stops it."""
+    async with _beside(endpoint, "forecasts") as (client, supervisor, stop):
+        await _checked(client, "forecaster", forecaster_rights.needed(settings))
+        forecaster = Forecaster(
+            client, settings, clock=system.SystemClock(), rng=system.rng(), identity=_passing_identity()
+        )
+        await forecaster.install()
+        supervisor.start("forecaster", forecaster.run)
+        ready(f"Publishing forecasts of the nodes of {endpoint.server}. Ctrl-C stops it.")
         await stop.wait()
 
 

@@ -19,6 +19,7 @@ PAGES = {
     "share-gpus.md": 1,
     "schedule-by-objectives.md": 2,
     "plan-batches.md": 1,
+    "schedule-by-load.md": 1,
 }
 
 

@@ -38,6 +38,8 @@ def framework(enabled: dict[str, dict[str, Any]], *, only: bool = True) -> Frame
     }
     if "ObjectiveCombiner" in enabled:
         plugins["preScore"] = {**plugins["preScore"], "enabled": [{"name": "ObjectiveCombiner"}]}
+    if "LoadAware" in enabled:
+        plugins["preFilter"] = plugins["filter"] = {"enabled": [{"name": "LoadAware"}]}
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

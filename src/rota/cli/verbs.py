@@ -55,6 +55,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("uncordon", "Mark nodes as schedulable"),
         Verb("drain", "Evict the tasks of a node"),
         Verb("rebalance", "Move tasks to where the scheduler would place them now"),
+        Verb("forecast", "Show the past and the predicted load of nodes"),
         Verb("spot", "List spot nodes and notices, and simulate notices"),
     ),
     "Scheduling": (
@@ -66,6 +67,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("what-if", "Tell what would happen with other pods or nodes"),
         Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),
         Verb("resolver", "Check bindings of any Kubernetes cluster, so that schedulers oversell nothing"),
+        Verb("forecaster", "Publish forecasts of the nodes of any Kubernetes cluster"),
         Verb("extender", "Serve the spot policy to the stock kube-scheduler"),
         Verb("spot-controller", "Evacuate spot nodes before they are interrupted"),
     ),

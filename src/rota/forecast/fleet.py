@@ -12,7 +12,7 @@ A change of level (`drift`) shortens the window to the samples after it. The ser
 history of another one of its workload (`seed`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -50,6 +50,10 @@ class FleetSettings:
     #: A series without a sample for this long is stale.
     stale_s: float = 180.0
     reserve: Reserve = DEFAULT_RESERVE
+
+    def with_reserve(self, reserve: Reserve) -> "FleetSettings":
+        """The same times with other parameters."""
+        return replace(self, reserve=reserve)
 
 
 DEFAULTS = FleetSettings()
@@ -121,6 +125,17 @@ class Fleet:
         """The interval maxima of one series, oldest first, with NaN where one is missing."""
         return self._windows.samples(row)
 
+    def moments(self, row: int) -> tuple[float, float]:
+        """The mean and the standard deviation of one series; NaN without samples."""
+        rows = np.array([row])
+        return float(self._windows.mean(rows)[0]), float(self._windows.deviation(rows)[0])
+
+    def grown(self, series: int) -> "Fleet":
+        """A fleet with room for more series and the state of this one."""
+        larger = Fleet(series, self.settings)
+        _take_over(larger, self)
+        return larger
+
     def clear(self, which: Booleans) -> None:
         """Forget the history of some series, because other pods take their rows."""
         self._windows.forget(which, keep=0)
@@ -147,3 +162,17 @@ class Fleet:
         self.histograms.add(shares, now_s)
         self._phases.add(self._interval_max, now_s - self.settings.interval_s)
         self._interval_max = np.full(len(self._used), np.nan)
+
+
+def _take_over(larger: object, smaller: object) -> None:
+    """Copy the state of an object and its parts into one of the same class with room for more series."""
+    for name, value in vars(smaller).items():
+        if isinstance(value, np.ndarray):
+            vars(larger)[name][: len(value)] = value
+        elif isinstance(value, _PARTS):
+            _take_over(vars(larger)[name], value)
+        else:
+            setattr(larger, name, value)
+
+
+_PARTS = (DecayingHistograms, SampleWindows, PhaseMaxima, PageHinkley, Records)

@@ -830,6 +830,84 @@ class WhatIf(DictMixin):
     status: "Optional[WhatIfStatus]" = None
 
 
+class ForecastRecord(DictMixin):
+    r"""How good the forecasts of a resource were so far.
+
+    **parameters**
+
+    * **forecasts** ``Optional[int]`` - Forecasts whose horizon has passed.
+    * **savings** ``Optional[float]`` - The mean part of the capacity that they left free.
+    * **severity** ``Optional[float]`` - The mean part of the peak that was missing, over the violations.
+    * **violations** ``Optional[int]`` - Forecasts that were too low.
+    """
+
+    forecasts: "Optional[int]" = None
+    savings: "Optional[float]" = None
+    severity: "Optional[float]" = None
+    violations: "Optional[int]" = None
+
+
+class ForecastResource(DictMixin):
+    r"""The measured and the predicted use of one resource of a node.
+
+    **parameters**
+
+    * **resource** ``str`` - The name of the resource: cpu or memory.
+    * **basis** ``Optional[str]`` - Measured, or why the request counts: Cold (too young) or Stale (no recent sample).
+    * **deviation** ``Optional[str]`` - The standard deviation of the use.
+    * **history** ``Optional[List[str]]`` - The maxima of past intervals, the oldest first; empty where one is missing.
+    * **mean** ``Optional[str]`` - The mean use.
+    * **peak** ``Optional[str]`` - The predicted peak within the horizon.
+    * **record** ``Optional[ForecastRecord]`` - How good the forecasts were so far.
+    * **requested** ``Optional[str]`` - What the pods of the node requested when it was measured.
+    * **used** ``Optional[str]`` - What was used at the last measurement.
+    """
+
+    resource: "str"
+    basis: "Optional[str]" = None
+    deviation: "Optional[str]" = None
+    history: "Optional[List[str]]" = None
+    mean: "Optional[str]" = None
+    peak: "Optional[str]" = None
+    record: "Optional[ForecastRecord]" = None
+    requested: "Optional[str]" = None
+    used: "Optional[str]" = None
+
+
+class NodeForecastStatus(DictMixin):
+    r"""The load of a node, measured and predicted.
+
+    **parameters**
+
+    * **horizonSeconds** ``Optional[int]`` - The time that a predicted peak is for.
+    * **intervalSeconds** ``Optional[int]`` - The time that one value of a history covers.
+    * **observedTime** ``Optional[meta_v1.Time]`` - When the node was measured.
+    * **resources** ``Optional[List[ForecastResource]]`` - By resource.
+    """
+
+    horizonSeconds: "Optional[int]" = None
+    intervalSeconds: "Optional[int]" = None
+    observedTime: "Optional[meta_v1.Time]" = None
+    resources: "Optional[List[ForecastResource]]" = None
+
+
+class NodeForecast(DictMixin):
+    r"""The load of the node of the same name: what it uses, and the peak that is to be expected.
+
+    **parameters**
+
+    * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
+    * **kind** ``Optional[str]`` - The kind of this object: NodeForecast.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - The name of the node.
+    * **status** ``Optional[NodeForecastStatus]`` - The load.
+    """
+
+    apiVersion: "Optional[str]" = None
+    kind: "Optional[str]" = None
+    metadata: "Optional[meta_v1.ObjectMeta]" = None
+    status: "Optional[NodeForecastStatus]" = None
+
+
 class SchedulerInstanceSpec(DictMixin):
     r"""What a scheduler was started with.
 

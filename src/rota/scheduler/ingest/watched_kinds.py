@@ -11,32 +11,15 @@ plugin refused when one of them changes (event resource `prices.v1.example.com`)
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from rota.scheduler.framework.events import Resource
 from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.framework.watched_kind import WatchedKind
 
-
-@dataclass(frozen=True, slots=True)
-class WatchedKind:
-    """A kind and its resource: group, version and plural name."""
-
-    kind: str
-    target: tuple[str, str, str]
-    #: The name under which plugins subscribe to its changes; `silent` kinds are read and wake no pods.
-    resource: Resource | str = ""
-    silent: bool = False
-
-    @property
-    def event_resource(self) -> Resource | str | None:
-        """The resource in subscriptions; None for a kind that wakes no pods."""
-        if self.silent:
-            return None
-        group, version, plural = self.target
-        return self.resource or f"{plural}.{version}.{group}"
+__all__ = ["BUILTIN", "WatchedKind", "declared"]
 
 
 def _table(*kinds: WatchedKind) -> Mapping[str, WatchedKind]:

@@ -5,6 +5,7 @@ from rota.scheduler.plugins.balance_objective import BalanceObjective
 from rota.scheduler.plugins.best_fit import BestFit
 from rota.scheduler.plugins.capacity_gradient import CapacityGradient
 from rota.scheduler.plugins.carbon_objective import CarbonObjective
+from rota.scheduler.plugins.contention_objective import ContentionObjective
 from rota.scheduler.plugins.default_binder import DefaultBinder
 from rota.scheduler.plugins.default_preemption import DefaultPreemption
 from rota.scheduler.plugins.dot_product import DotProduct
@@ -15,6 +16,8 @@ from rota.scheduler.plugins.gpu_packing import GpuPacking
 from rota.scheduler.plugins.gpu_share import GpuShare
 from rota.scheduler.plugins.image_locality import ImageLocality
 from rota.scheduler.plugins.inter_pod_affinity import InterPodAffinity
+from rota.scheduler.plugins.load_aware import LoadAware
+from rota.scheduler.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing
 from rota.scheduler.plugins.node_affinity import NodeAffinity
 from rota.scheduler.plugins.node_name import NodeName
 from rota.scheduler.plugins.node_ports import NodePorts
@@ -31,6 +34,7 @@ from rota.scheduler.plugins.priority_sort import PrioritySort
 from rota.scheduler.plugins.random_placement import RandomPlacement
 from rota.scheduler.plugins.scheduling_gates import SchedulingGates
 from rota.scheduler.plugins.taint_toleration import TaintToleration
+from rota.scheduler.plugins.target_load_packing import TargetLoadPacking
 from rota.scheduler.plugins.utilization_objective import UtilizationObjective
 from rota.scheduler.plugins.volume_binding import VolumeBinding
 from rota.scheduler.plugins.volume_restrictions import VolumeRestrictions
@@ -70,7 +74,11 @@ CLASSES = (
     BalanceObjective,
     FragmentationObjective,
     PriceObjective,
+    ContentionObjective,
     ObjectiveCombiner,
+    LoadAware,
+    TargetLoadPacking,
+    LoadVariationRiskBalancing,
 )
 
 

@@ -20,6 +20,7 @@ rota:scheduler: User/rota:scheduler
     create  core  bindings,pods/binding,pods/eviction
     create  rota.dev  bindingbatches
     read,create,delete,update  rota.dev  schedulerinstances,shardmaps
+    read  rota.dev  nodeforecasts
     patch,update  rota.dev  schedulerinstances/status,shardmaps/status
     read  apps  replicasets,statefulsets
     read  policy  poddisruptionbudgets

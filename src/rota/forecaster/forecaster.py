@@ -1,0 +1,120 @@
+"""Reads metrics.k8s.io once a minute and publishes the forecasts of nodes. One process at a time works, by a Lease."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import errors, meta
+from rota.client.elections.elector import STEADY, SYSTEM, Election, LeaderElector, LeadershipLost
+from rota.client.transports.transport import TransportError
+from rota.client.verbs import Client
+from rota.forecast.fleet import DEFAULTS, FleetSettings
+from rota.forecaster import kinds
+from rota.forecaster.node_series import NodeSeries
+from rota.kit import logs
+from rota.kit.backoff import Rng
+from rota.kit.clock import Clock
+
+log = logs.get(__name__)
+
+LEASE: Final = "rota-forecaster"
+_ESTABLISHED_S: Final = 30.0
+_LOOK_AGAIN_S: Final = 0.2
+#: Concurrent writes of forecasts.
+_WRITES: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options of an operator."""
+
+    every_s: float = 60.0
+    lease_namespace: str = SYSTEM
+    fleet: FleetSettings = DEFAULTS
+
+
+class Forecaster:
+    """Follows the usage of a cluster's nodes."""
+
+    def __init__(self, client: Client, settings: Settings, *, clock: Clock, rng: Rng, identity: str) -> None:
+        self._client: Final = client
+        self._settings: Final = settings
+        self._clock: Final = clock
+        self._rng: Final = rng
+        self._election: Final = Election(name=LEASE, namespace=settings.lease_namespace, identity=identity, pace=STEADY)
+
+    async def install(self) -> None:
+        """Define NodeForecast if the server does not know it, and wait until it serves it."""
+        with contextlib.suppress(errors.NotFound):
+            await self._client.list(kinds.FORECASTS, limit=1)
+            return
+        definition = kinds.definition()
+        with contextlib.suppress(errors.AlreadyExists):
+            await self._client.create(kinds.DEFINITIONS, definition)
+        deadline = self._clock.monotonic() + _ESTABLISHED_S
+        while not meta.is_condition_true(
+            await self._client.get(kinds.DEFINITIONS, meta.name(definition)), "Established"
+        ):
+            if self._clock.monotonic() > deadline:
+                raise errors.ServiceUnavailable(f"{meta.name(definition)} is not established")
+            await self._clock.sleep(_LOOK_AGAIN_S)
+
+    async def run(self) -> None:
+        """Work while this process leads, until cancelled."""
+        while True:
+            elector = LeaderElector(self._client, self._election, clock=self._clock, rng=self._rng)
+            try:
+                await elector.run(self._work)
+            except LeadershipLost as error:
+                log.warning("another process leads now", error=str(error))
+
+    async def _work(self, *_: object) -> None:
+        series = NodeSeries(self._settings.fleet)
+        while True:
+            try:
+                await self.step(series)
+            except (errors.ApiError, TransportError) as error:
+                log.warning("usage of nodes cannot be read", error=error)
+            await self._clock.sleep(self._settings.every_s)
+
+    async def step(self, series: NodeSeries) -> int:
+        """Measure once, and publish what is due; returns the number of objects written."""
+        nodes = (await self._client.list(kinds.NODES)).items
+        pods = (await self._client.list(kinds.PODS)).items
+        try:
+            measured = (await self._client.list(kinds.NODE_METRICS)).items
+        except (errors.NotFound, errors.ServiceUnavailable) as error:
+            log.warning("the API server has no metrics.k8s.io; forecasts count by requests", error=error)
+            measured = []
+        now = self._clock.now()
+        series.add(nodes, pods, measured, now)
+        gate = asyncio.Semaphore(_WRITES)
+        written = await asyncio.gather(*(self._publish(gate, series, each) for each in series.due(now)))
+        await self._remove({meta.name(node) for node in nodes})
+        return sum(written)
+
+    async def _publish(self, gate: asyncio.Semaphore, series: NodeSeries, document: dict[str, Any]) -> bool:
+        name = meta.name(document)
+        async with gate:
+            try:
+                try:
+                    await self._client.get(kinds.FORECASTS, name)
+                except errors.NotFound:
+                    bare = {key: value for key, value in document.items() if key != "status"}
+                    with contextlib.suppress(errors.AlreadyExists):
+                        await self._client.create(kinds.FORECASTS, bare)
+                patch = {"status": document["status"]}
+                await self._client.patch(kinds.FORECASTS, name, patch, subresource="status")
+            except (errors.ApiError, TransportError) as error:
+                log.warning("forecast cannot be written", node=name, error=error)
+                series.unpublished(name)
+                return False
+        return True
+
+    async def _remove(self, nodes: set[str]) -> None:
+        """Delete the forecasts of nodes that are gone."""
+        for each in (await self._client.list(kinds.FORECASTS)).items:
+            if meta.name(each) not in nodes:
+                with contextlib.suppress(errors.NotFound):
+                    await self._client.delete(kinds.FORECASTS, meta.name(each))

@@ -1,0 +1,16 @@
+"""The permissions that `rota forecaster` needs at an API server."""
+
+from rota.client.rights import Right, leased, table
+from rota.forecaster.forecaster import LEASE, Settings
+
+
+def needed(settings: Settings) -> tuple[Right, ...]:
+    """All permissions."""
+    return (
+        *table("list", "nodes,pods"),
+        *table("list", "nodes", "metrics.k8s.io", loses="measurements; forecasts count by requests"),
+        *table("create,delete,get,list", "nodeforecasts", "rota.dev"),
+        *table("patch", "nodeforecasts/status", "rota.dev"),
+        *table("create,get", "customresourcedefinitions", "apiextensions.k8s.io", loses="the definition of the kind"),
+        *leased(settings.lease_namespace, LEASE),
+    )

@@ -1,0 +1,90 @@
+"""The forecaster on an API server: it publishes, and the scheduler decides by what it published."""
+
+from typing import Any
+
+from rota.client.verbs import Client
+from rota.forecast.fleet import FleetSettings
+from rota.forecaster import kinds
+from rota.forecaster.forecaster import Forecaster, Settings
+from rota.forecaster.node_series import NodeSeries
+from rota.testing.schedulers import SchedulingCluster, cluster
+
+CONFIG = """
+profiles:
+- plugins:
+    multiPoint:
+      enabled: [{name: LoadAware, weight: 100}]
+"""
+SETTINGS = Settings(fleet=FleetSettings(interval_s=60.0, history_s=1200.0, warm_up_s=120.0))
+
+
+class Measuring:
+    """A client of the server, with metrics of nodes that a test gives."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.usage: dict[str, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def list(self, target: tuple[str, str, str], **more: Any) -> Any:
+        found = await self._client.list(kinds.NODES if target == kinds.NODE_METRICS else target, **more)
+        if target == kinds.NODE_METRICS:
+            found.items[:] = [
+                {"metadata": {"name": node}, "usage": {"cpu": cpu, "memory": "1Gi"}} for node, cpu in self.usage.items()
+            ]
+        return found
+
+
+def forecaster(running: SchedulingCluster, client: Any) -> Forecaster:
+    return Forecaster(client, SETTINGS, clock=running.clock, rng=running.rng, identity="one")
+
+
+async def test_forecasts_are_published_and_removed_with_their_nodes() -> None:
+    async with cluster() as running:
+        await running.add_node("n1")
+        await running.add_node("n2")
+        client = Measuring(running.client)
+        one, series = forecaster(running, client), NodeSeries(SETTINGS.fleet)
+        await one.install()
+        client.usage = {"n1": "1", "n2": "2"}
+        assert await one.step(series) == 2
+        assert await one.step(series) == 0
+        found = await running.client.get(kinds.FORECASTS, "n2")
+        assert found["status"]["resources"][0]["used"] == "2000m"
+        assert found["status"]["resources"][0]["basis"] == "Cold"
+        await running.client.delete(kinds.NODES, "n2")
+        await one.step(series)
+        assert [each["metadata"]["name"] for each in (await running.client.list(kinds.FORECASTS)).items] == ["n1"]
+
+
+async def test_the_scheduler_decides_by_published_forecasts() -> None:
+    async with cluster() as running:
+        await running.add_node("busy")
+        await running.add_node("quiet")
+        client = Measuring(running.client)
+        one, series = forecaster(running, client), NodeSeries(SETTINGS.fleet)
+        await one.install()
+        client.usage = {"busy": "3500m", "quiet": "100m"}
+        for _ in range(5):
+            await one.step(series)
+            await running.clock.advance(60.0)
+        async with running.scheduling(CONFIG):
+            await running.add_pod("web")
+            assert await running.bound("web") == "quiet"
+
+
+async def test_the_forecaster_works_while_it_leads() -> None:
+    async with cluster() as running:
+        await running.add_node("n1")
+        client = Measuring(running.client)
+        client.usage = {"n1": "1"}
+        one = forecaster(running, client)
+        await one.install()
+
+        async def published() -> bool:
+            return await running.exists(kinds.FORECASTS, "n1")
+
+        async with running.running(one.run):
+            await running.until(published)
