@@ -20,7 +20,7 @@ PATIENCE_S = 60.0
 MOMENTS = ("before", "away", "after")
 
 
-@rota.task
+@rota.task(durable=True)
 def wait_for(folder: str, moment: str) -> str:
     """Return when a file is there, and say first that the function is about to return."""
     while not Path(folder, moment).exists():

@@ -78,7 +78,7 @@ def test_a_virtual_environment_can_be_named(client: rota.Client) -> None:
 
 
 def test_arguments_that_are_too_large_for_the_store_go_through_a_folder(client: rota.Client) -> None:
-    future = client.submit(len, os.urandom(700_000))
+    future = client.submit(rota.task(durable=True)(len), os.urandom(700_000))
     assert future.result(PATIENCE_S) == 700_000
     assert not list(RESULTS.glob(f"{future.name}*")), "nobody needs them any more"
 
@@ -91,7 +91,7 @@ def test_results_of_other_machines_are_fetched(
 
     data = os.urandom(200_000)
     monkeypatch.setattr(task_runner, "content", not_here)
-    future = client.submit(lambda: data)
+    future = client.submit(rota.task(durable=True)(lambda: data))
     assert future.result(PATIENCE_S) == data
     assert list(RESULTS.glob(f"{future.name}*"))
     future.release()
@@ -103,7 +103,7 @@ def test_results_of_other_machines_are_fetched(
 @needs_containers
 def test_a_task_may_run_in_a_container(client: rota.Client) -> None:
     # the machine's own files are as good an image as any, and have a Python
-    boxed = rota.task(image="/", python=sys.executable)
+    boxed = rota.task(image="/", python=sys.executable, durable=True)
     small = client.submit(boxed(os.getpid))
     large = client.submit(boxed(os.urandom), 9000)
     assert small.result(PATIENCE_S) == 1, "it has processes of its own"
@@ -123,25 +123,27 @@ def test_a_task_may_call_other_tasks_as_the_functions_that_they_are(client: rota
     assert client.submit(outer, 4).result(PATIENCE_S) == (8, False)
 
 
-def test_ends_that_are_no_returns_have_types(client: rota.Client) -> None:
+@pytest.mark.parametrize("durable", [False, True])
+def test_ends_that_are_no_returns_have_types(client: rota.Client, durable: bool) -> None:
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    @rota.task(timeout=1)
     def dawdle() -> None:
         time.sleep(60)
 
-    @rota.task(memory="48Mi")
     def swell() -> int:
         return len(b"x" * 200_000_000)
 
+    def there(function: Callable[..., Any], **options: Any) -> rota.Task[..., Any]:
+        return rota.task(function).options(durable=durable, **options)
+
     futures: list[rota.Future[Any]] = [
-        client.submit(die),
-        client.submit(sys.exit, 0),
-        client.submit(dawdle),
-        client.submit(rota.task(python="nowhere")(add), 1),
-        client.submit(threading.Lock),
-        client.submit(swell),
+        client.submit(there(die)),
+        client.submit(there(sys.exit), 0),
+        client.submit(there(dawdle, timeout=1)),
+        client.submit(there(add, python="nowhere"), 1),
+        client.submit(there(threading.Lock)),
+        client.submit(there(swell, memory="48Mi")),
     ]
     problems = [one.exception(PATIENCE_S) for one in futures]
     kinds = (rota.TaskDied, rota.NoResult, rota.TimedOut, rota.WrongEnvironment, rota.NoResult, rota.TaskDied)
@@ -155,14 +157,17 @@ def test_ends_that_are_no_returns_have_types(client: rota.Client) -> None:
     assert "cannot pickle '_thread.lock' object" in said[4]
 
 
-def test_a_task_can_be_cancelled_while_it_runs(client: rota.Client, cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_task_can_be_cancelled_while_it_runs(
+    client: rota.Client, cluster: Cluster, tmp_path: Path, durable: bool
+) -> None:
     mark = tmp_path / "pid"
 
     def wait() -> None:
         mark.write_text(str(os.getpid()))
         time.sleep(1000)
 
-    future = client.submit(wait)
+    future = client.submit(rota.task(durable=durable)(wait))
     _until(lambda: mark.exists() and bool(mark.read_text()))
     told: list[str] = []
     future.add_done_callback(lambda one: told.append(one.name))  # type: ignore[attr-defined] # it is ours
@@ -207,7 +212,7 @@ def test_what_fails_and_what_is_lost_is_done_again(client: rota.Client, cluster:
 
 
 def test_a_future_can_be_found_again_by_another_client(client: rota.Client, cluster: Cluster) -> None:
-    future = client.submit(add, 20, 3)
+    future = client.submit(rota.task(durable=True)(add), 20, 3)
     with rota.Client(cluster.kubeconfig) as other:
         again = other.future(future.name)
         assert (again.result(PATIENCE_S), again.function) == (23, "add")
@@ -236,7 +241,7 @@ def test_tasks_use_the_client_of_the_block_that_they_are_in(client: rota.Client,
 
 
 def test_a_client_that_is_closed_says_so(cluster: Cluster) -> None:
-    with rota.Client(cluster.kubeconfig) as client:
+    with rota.Client(cluster.kubeconfig, durable=True) as client:
         future = client.submit(time.sleep, 1000)
         assert "closed" not in repr(client)
     assert "closed" in repr(client)
@@ -249,7 +254,7 @@ def test_a_client_that_is_closed_says_so(cluster: Cluster) -> None:
 
 
 def test_what_was_not_sent_yet_is_sent_before_a_client_is_closed(cluster: Cluster) -> None:
-    with rota.Client(cluster.kubeconfig) as client:
+    with rota.Client(cluster.kubeconfig, durable=True) as client:
         futures = client.map(add, range(40))
     with rota.Client(cluster.kubeconfig) as other:
         last = other.future(futures[-1].name)
@@ -356,7 +361,7 @@ def test_when_nothing_runs_it_is_said_once_what_is_waited_for(
     monkeypatch.setattr(sessions, "_PATIENCE_S", 0.1)
     caplog.set_level(logging.WARNING)
     with rota.Client(cluster.kubeconfig) as own:
-        futures = [own.submit(rota.task(cpu=1000)(add), 1)]
+        futures = [own.submit(rota.task(cpu=1000, durable=True)(add), 1)]
         _until(lambda: bool(caplog.messages))
         assert "still waits: 0/2 nodes are available: 2 Insufficient cpu" in caplog.messages[0]
         assert "rota explain pod add-" in caplog.messages[0]
@@ -401,7 +406,8 @@ def test_editors_may_submit_and_others_are_refused_at_once(cluster: Cluster, tmp
         files[user] = tmp_path / user
         files[user].write_text(yaml.safe_dump(content))
     with rota.Client(files["ann"]) as ann:
-        future = ann.submit(add, 1)
+        assert ann.submit(add, 1).result(PATIENCE_S) == 2
+        future = ann.submit(rota.task(durable=True)(add), 1)
         assert future.result(PATIENCE_S) == 2
         with rota.Client(files["ann"]) as again:
             assert again.future(future.name).result(PATIENCE_S) == 2
@@ -481,7 +487,8 @@ def test_a_call_whose_result_was_fetched_is_removed_soon(client: rota.Client, cl
     def ttl(name: str) -> int:
         return int(json.loads(cluster.rota("get", "job", name, "-o", "json"))["spec"]["ttlSecondsAfterFinished"])
 
-    fetched, kept = client.submit(add, 1), client.submit(rota.task(keep=600)(add), 1)
+    durable = rota.task(durable=True)(add)
+    fetched, kept = client.submit(durable, 1), client.submit(durable.options(keep=600), 1)
     assert (fetched.result(PATIENCE_S), kept.result(PATIENCE_S)) == (add(1), add(1))
     deadline = time.monotonic() + PATIENCE_S
     while ttl(fetched.name) > 60:

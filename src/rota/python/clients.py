@@ -13,22 +13,35 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import itertools
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from rota.client.verbs import Client as ApiClient
 from rota.kit import system
-from rota.python import cluster_lookup, manifests, notebook_html, serialization, task_runner
+from rota.python import (
+    cluster_lookup,
+    lease_manager,
+    manifests,
+    notebook_html,
+    progress,
+    serialization,
+    streams,
+    task_runner,
+)
 from rota.python.failures import NotDone, TooLarge
 from rota.python.futures import Future
+from rota.python.lease_manager import LeaseManager
+from rota.python.leased_calls import LeasedCall, PackedFunction
 from rota.python.loops import LoopThread
-from rota.python.options import Options
+from rota.python.options import OptionError, Options
+from rota.python.progress import Progress
 from rota.python.serialization import Packed
 from rota.python.sessions import Call, Session
 
@@ -50,12 +63,20 @@ class Client:
         server: str = "",
         namespace: str = "",
         workspace: str | os.PathLike[str] | None = None,
+        durable: bool = False,
+        leases: int = lease_manager.LEASES,
+        idle: float = lease_manager.IDLE_S,
     ) -> None:
         """`kubeconfig` as for the command line: a file, $KUBECONFIG, or the cluster of `rota up` on this machine.
 
-        `workspace` is a folder shared by this program and all workers, for calls and results that are too large for the
-        store.
+        Calls run in leased workers: at most `leases` for calls of one shape, each given back after `idle` seconds
+        without calls. If `durable`, every call is a Job that outlives this program, as with the option of that name;
+        `workspace` is then a folder shared by this program and all workers, for what is too large for the store.
         """
+        if leases < 1 or not idle > 0:
+            raise OptionError(
+                f"leases={leases!r}, idle={idle!r}: there are no such leases", "write 1 or more, and seconds"
+            )
         clock = system.SystemClock()
         endpoint = cluster_lookup.endpoint(kubeconfig, context=context, server=server, clock=clock)
         self.server: Final = endpoint.server
@@ -73,6 +94,10 @@ class Client:
             clock=clock,
             rng=system.rng(),
         )
+        self._durable: Final = durable
+        self._names: Final = itertools.count(1)
+        self._prefix: Final = manifests.fresh_letters(6)
+        self._leases: Final = LeaseManager(self, self._session, self._loop, clock=clock, most=leases, idle_s=idle)
         try:
             self._loop.call(self._session.open())
         except BaseException:
@@ -82,22 +107,55 @@ class Client:
     # --- functions ----------------------------------------------------------------------------------------------------
 
     def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Submit a call of a function; returns when the cluster has stored the task."""
-        call = self._call(function, args, kwargs)
-        self._loop.call(self._session.submit(call))
-        return call.future
+        """Submit a call of a function; the first one of its shape returns when the cluster has taken a lease for it."""
+        plain, options = _told(function)
+        if self._is_durable(options):
+            call = self._call(plain, options, args, kwargs)
+            self._loop.call(self._session.submit(call))
+            return call.future
+        packed = self._leases.function(plain)
+        leased = self._leased(plain, options, packed, args, kwargs)
+        self._leases.ensure(options)
+        self._leases.submit(leased)
+        return leased.future
 
     def map(self, function: Callable[..., R], /, *iterables: Iterable[Any]) -> list[Future[R]]:
         """Submit one call per item; returns the futures in order.
 
         Returns at once: an error while a call is submitted is raised by its future.
         """
-        calls = [self._call(function, args, {}) for args in zip(*iterables, strict=False)]
-        for call in calls:
-            self._loop.begin(self._session.submit(call)).add_done_callback(
-                functools.partial(_tell_refusal, call.future)
-            )
-        return [call.future for call in calls]
+        plain, options = _told(function)
+        if self._is_durable(options):
+            calls = [self._call(plain, options, args, {}) for args in zip(*iterables, strict=False)]
+            for call in calls:
+                self._loop.begin(self._session.submit(call)).add_done_callback(
+                    functools.partial(_tell_refusal, call.future)
+                )
+            return [call.future for call in calls]
+        packed = self._leases.function(plain)
+        futures: list[Future[R]] = []
+        for args in zip(*iterables, strict=False):
+            leased = self._leased(plain, options, packed, args, {})
+            self._leases.submit(leased)
+            futures.append(leased.future)
+        return futures
+
+    def imap(
+        self, function: Callable[..., R], /, *iterables: Iterable[Any], window: int = 10_000, ordered: bool = True
+    ) -> Iterator[R]:
+        """The results of one call per item, as an iterator: at most `window` calls are unfinished or unread at a time.
+
+        So iterables may be of any length. Results come in the order of the items, or as they are finished if not
+        `ordered`. The first exception is raised; that and an end of the iteration cancel the calls in between.
+        """
+        return streams.results(self, function, zip(*iterables, strict=False), window=window, ordered=ordered)
+
+    def progress(self) -> Progress:
+        """How far the calls in leased workers are."""
+        return self._loop.call(self._progress())
+
+    async def _progress(self) -> Progress:
+        return progress.of(self._leases)
 
     def future(self, name: str) -> Future[Any]:
         """The future of a task that was submitted before, perhaps by another program."""
@@ -131,11 +189,22 @@ class Client:
 
         return self._loop.call(asked())
 
-    def _call(self, function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> Call:
-        plain = getattr(function, "function", function)
-        options = getattr(function, "task_options", None)
-        if not isinstance(options, Options):
-            plain, options = function, _DEFAULT
+    def _is_durable(self, options: Options) -> bool:
+        return self._durable or options.durable or bool(options.gang)
+
+    def _leased(
+        self,
+        function: Callable[..., Any],
+        options: Options,
+        packed: PackedFunction,
+        args: Iterable[Any],
+        kwargs: dict[str, Any],
+    ) -> LeasedCall:
+        stem = manifests.cleaned(options.name or getattr(function, "__name__", "") or packed.name)
+        future = self._future(f"{stem}-{self._prefix}{next(self._names)}", packed.name)
+        return self._leases.call(future, packed, function, args, kwargs, options)
+
+    def _call(self, plain: Callable[..., Any], options: Options, args: Iterable[Any], kwargs: dict[str, Any]) -> Call:
         shown = serialization.name_of(plain)
         name = manifests.fresh_name(options.name or getattr(plain, "__name__", "") or shown)
         packed = Packed(name=shown, content=serialization.pack(plain, tuple(args), kwargs, name=shown))
@@ -167,15 +236,22 @@ class Client:
             self._loop.begin(self._cancelled(name))
 
     async def _cancelled(self, name: str) -> None:
-        self._session.cancel(name)
+        if self._leases.has(name):
+            self._leases.cancel(name)
+        else:
+            self._session.cancel(name)
 
     def release_task(self, name: str) -> None:
         """See `futures.Owner`."""
-        self._loop.call(self._session.release(name))
+        if not name.rpartition("-")[2].startswith(self._prefix):
+            self._loop.call(self._session.release(name))
 
     def task_logs(self, name: str) -> str:
         """See `futures.Owner`."""
         future = self._futures.get(name)
+        if future is not None and future.name.rpartition("-")[2].startswith(self._prefix):
+            text = future.printed if future.done() else self._loop.call(self._leases.output(name))
+            return text.decode(errors="replace")
         return self._loop.call(self._session.logs(name, future.pod if future is not None else ""))
 
     # --- closing ------------------------------------------------------------------------------------------------------
@@ -185,11 +261,12 @@ class Client:
         return sum(future.cancel() for future in list(self._futures.values()) if not future.done())
 
     def close(self) -> None:
-        """Disconnect; tasks continue, and `client.future(name)` finds them again."""
+        """Disconnect: leases are given back, and unfinished calls in them fail; durable ones continue."""
         if self._closed:
             return
         self._closed = True
         with contextlib.suppress(RuntimeError):
+            self._loop.call(self._leases.close())
             self._loop.call(self._session.close())
         self._loop.close()
 
@@ -215,6 +292,14 @@ class Client:
         going = [one for one in self._futures.values() if not one.done()]
         known = {"server": self.server, "namespace": self.namespace, "unfinished tasks": len(going)}
         return notebook_html.facts("Rota client", known)
+
+
+def _told(function: Callable[..., Any]) -> tuple[Callable[..., Any], Options]:
+    """A function and its options, of a task or of a plain function."""
+    options = getattr(function, "task_options", None)
+    if isinstance(options, Options):
+        return getattr(function, "function", function), options
+    return function, _DEFAULT
 
 
 def _tell_refusal(future: Future[Any], sent: Any) -> None:

@@ -8,10 +8,11 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar, cast
 
 from rota.python import notebook_html
 from rota.python.failures import NotDone, RemoteTraceback
+from rota.python.remote_results import Remote, read_value
 
 R = TypeVar("R")
 
@@ -48,7 +49,10 @@ class Future(concurrent.futures.Future[R], Generic[R]):
         self.pod = ""
         #: Why it does not run yet, from the scheduler or its node; empty if there is no message.
         self.why = ""
+        #: The end of what a call in a leased worker has printed.
+        self.printed = b""
         self._phase = "pending"
+        self._done_callbacks: list[Callable[..., object]]
         self._cancelling: Final = threading.RLock()
 
     @property
@@ -96,11 +100,30 @@ class Future(concurrent.futures.Future[R], Generic[R]):
     def result(self, timeout: float | None = None) -> R:
         """The function's result or exception; `NotDone` says what is waited for after the timeout."""
         try:
-            return super().result(timeout)
+            value = super().result(timeout)
         except TimeoutError:
             if self.done():  # an exception of the task itself
                 return super().result()
             raise NotDone(self._still()) from None
+        return self._fetched(value, timeout) if isinstance(value, Remote) else value
+
+    @property
+    def remote(self) -> Remote | None:
+        """The result, while it is with the worker and was not read."""
+        found: Any = getattr(self, "_result", None)
+        return found if isinstance(found, Remote) else None
+
+    def _fetched(self, remote: Remote, timeout: float | None) -> R:
+        """Fetch a result that is with its worker; once."""
+        try:
+            frame = remote.fetched(timeout)
+        except TimeoutError:
+            raise NotDone(f"the result of {self.name} is on its way: {remote.size} bytes") from None
+        value, problem = read_value(frame, self.name)
+        if problem is not None:
+            raise problem
+        self._result = value
+        return cast("R", value)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The function's exception, or None; `NotDone` says what is waited for after the timeout."""
@@ -112,8 +135,8 @@ class Future(concurrent.futures.Future[R], Generic[R]):
     def _still(self) -> str:
         return f"{self.name} is still {self.status}{f': {self.why}' if self.why else ''}"
 
-    def progressed(self, *, phase: str, node: str, pod: str, why: str = "") -> None:
-        """Update the state of a task that continues."""
+    def progressed(self, *, phase: str, node: str, pod: str, why: str = "", address: str = "") -> None:
+        """Update the state of a task that continues; the address is that of its pod."""
         self._phase, self.node, self.pod, self.why = phase, node, pod, why
 
     def settle(self, value: Any = None, problem: BaseException | None = None) -> None:
@@ -126,9 +149,30 @@ class Future(concurrent.futures.Future[R], Generic[R]):
         except concurrent.futures.InvalidStateError:
             pass
 
+    def settle_quietly(self, outcome: tuple[Any, BaseException | None]) -> bool:
+        """Set the task's result if nothing is called then, so that this takes no time; whether it did."""
+        with self._condition:
+            if self._done_callbacks:
+                return False
+            self.settle(*outcome)
+        return True
+
     def __await__(self) -> Generator[Any, None, R]:
         """Await it in an event loop; cancelling the awaiting coroutine cancels the task, too."""
-        return asyncio.wrap_future(self).__await__()
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> R:
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+        self.add_done_callback(lambda _: loop.call_soon_threadsafe(done.set))
+        try:
+            await done.wait()
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        if self.cancelled():
+            raise asyncio.CancelledError
+        return await asyncio.to_thread(self.result) if self.remote is not None else self.result(0)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"the future of {self.name} cannot be sent: pass its result(), or make a pipeline of both")

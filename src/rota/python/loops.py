@@ -7,7 +7,7 @@ cancelled in the loop as well.
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
@@ -28,6 +28,10 @@ class LoopThread:
             work.close()
             raise RuntimeError("this client is closed; make another one")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def soon(self, work: Callable[[], object]) -> None:
+        """Let the loop call a function; `RuntimeError` if it is closed."""
+        self._loop.call_soon_threadsafe(work)
 
     def call(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine and wait for its result."""

@@ -4,6 +4,7 @@ Arguments may be confidential, and permission to read Jobs does not include Secr
 The Secret is owned by the Job and deleted with it, after the Job's time to live.
 """
 
+import copy
 import re
 import secrets
 from collections.abc import Collection, Mapping
@@ -20,6 +21,8 @@ SECRETS: Final = ("", "v1", "secrets")
 SERVICES: Final = ("", "v1", "services")
 #: Label with the client of a Job, so that one watch covers all of its Jobs.
 SESSION_LABEL: Final = "rota.dev/session"
+#: Label of leases: the digest of what their calls ask for.
+LEASE_LABEL: Final = "rota.dev/lease"
 #: Annotation with the function's name.
 FUNCTION_ANNOTATION: Final = "rota.dev/function"
 JOB_LABEL: Final = "batch.kubernetes.io/job-name"
@@ -43,8 +46,17 @@ _LAST_WORDS: Final = "/dev/termination-log"
 
 def fresh_name(stem: str) -> str:
     """A new name, derived from a function's."""
-    cleaned = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:40].strip("-") or "task"
-    return f"{cleaned}-{''.join(secrets.choice(_LETTERS) for _ in range(8))}"
+    return f"{cleaned(stem)}-{fresh_letters(8)}"
+
+
+def fresh_letters(count: int) -> str:
+    """Letters that make a name unique."""
+    return "".join(secrets.choice(_LETTERS) for _ in range(count))
+
+
+def cleaned(stem: str) -> str:
+    """A function's name as the beginning of the name of an object."""
+    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:40].strip("-") or "task"
 
 
 def fresh_key() -> str:
@@ -146,6 +158,18 @@ def job(
             },
         },
     }
+
+
+def lease(job: Object, shape: str) -> Object:
+    """The Job of a leased worker: its pod is not replaced, and knows its own address."""
+    made: dict[str, Any] = copy.deepcopy(dict(job))
+    made["spec"].pop("podFailurePolicy")
+    pod = made["spec"]["template"]
+    for one in (made, pod):
+        one["metadata"].setdefault("labels", {})[LEASE_LABEL] = shape
+    address = {"fieldRef": {"fieldPath": "status.podIP"}}
+    pod["spec"]["containers"][0]["env"].append({"name": "ROTA_TASK_ADDRESS", "valueFrom": address})
+    return made
 
 
 def _gang_variables(name: str, size: int) -> list[dict[str, Any]]:

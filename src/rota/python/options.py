@@ -3,6 +3,8 @@
 The same options serve `@rota.task` and `fn.options`. Errors are raised where an option is written.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -45,6 +47,12 @@ start="import os,zlib,base64 as b;exec(zlib.decompress(b.b64decode(os.environ.po
 [ -n "$ROTA_BOOTSTRAP" ] || start="from rota.python import task_runner as bootstrap;raise SystemExit(bootstrap.main())"
 exec "$at" -c "$start"\
 """
+
+
+#: Options of a call that its worker need not know.
+_OF_A_CALL: Final = frozenset(
+    {"retries", "retry_delay", "timeout", "name", "keep", "durable", "idempotent", "gang", "shape"}
+)
 
 
 class OptionError(UserError, ValueError):
@@ -104,6 +112,10 @@ class TaskOptions(TypedDict, total=False):
     workdir: str
     #: Seconds for which the result is kept after the task's end; by default an hour, or a minute once it was read.
     keep: float
+    #: Whether each call is a Job of its own, which outlives this program; by default calls run in leased workers.
+    durable: bool
+    #: Whether a call may run twice: it is repeated if its worker is lost.
+    idempotent: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +139,10 @@ class Options:
     image: str = ""
     workdir: str = ""
     keep: float | None = None
+    durable: bool = False
+    idempotent: bool = False
+    #: The digest of what a worker for its calls needs; calls of one shape share workers.
+    shape: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for option, amount in (("cpu", self.cpu), ("memory", self.memory)):
@@ -152,10 +168,11 @@ class Options:
             raise OptionError(
                 f"python={self.python!r} is neither a path nor the name of an environment", "write /srv/envs/ml or ml"
             )
+        object.__setattr__(self, "shape", self._digest())
 
     def changed(self, **overrides: Any) -> "Options":
         """A copy with some options changed; `OptionError` for an unknown option."""
-        known = [one.name for one in fields(self)]
+        known = [one.name for one in fields(self) if one.init]
         for option in overrides:
             if option not in known:
                 raise OptionError(f"a task has no option {option}", f"there are {', '.join(known)}")
@@ -165,6 +182,11 @@ class Options:
     def elsewhere(self) -> bool:
         """Whether it runs in another Python than the worker's own, to which the task runner is sent along."""
         return bool(self.python or self.image)
+
+    def _digest(self) -> str:
+        chosen = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _OF_A_CALL}
+        said = json.dumps(chosen, sort_keys=True, default=_plain)
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
 
     @property
     def pod_labels(self) -> dict[str, str]:
@@ -207,6 +229,13 @@ class Options:
         limits = {name: amount for name, amount in requests.items() if name != "cpu"}
         found = {"requests": requests, "limits": limits}
         return {name: amounts for name, amounts in found.items() if amounts}
+
+
+def _plain(value: object) -> object:
+    """A mapping or a reference to a Secret, for the digest."""
+    if isinstance(value, SecretValue):
+        return [value.name, value.key]
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def _variable(name: str, value: Variable) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The result of a task, from its pod. Pure.
 
 A task leaves a few signed lines in its pod's status: a value, an exception, or why it could not run. Without them, the
-pod's status says how it ended. Nothing is unpickled here.
+pod's status says how it ended. Only `raised` unpickles, and only what was
+authenticated before.
 """
 
 import hmac
@@ -14,7 +15,17 @@ from typing import Any, Final, TypeAlias
 from rota.api import meta
 from rota.api.meta import Object
 from rota.python import task_runner
-from rota.python.failures import Evicted, NoResult, OutOfMemory, TaskDied, TaskLost, TimedOut, WrongEnvironment
+from rota.python.failures import (
+    Evicted,
+    NoResult,
+    OutOfMemory,
+    RemoteError,
+    RemoteTraceback,
+    TaskDied,
+    TaskLost,
+    TimedOut,
+    WrongEnvironment,
+)
 
 _KINDS: Final = ("result", "error", "problem")
 _BY_SIGNAL: Final = 128
@@ -133,3 +144,17 @@ def _left(message: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def raised(record: Mapping[str, str]) -> BaseException:
+    """A task's exception, with the remote traceback as its cause. Unpickles: only for an authenticated record."""
+    problem: BaseException
+    try:
+        if "exception_state" in record:
+            problem = task_runner.rebuilt(task_runner.read(record["exception_state"]))
+        else:
+            problem = task_runner.read(record["exception"])
+    except Exception:  # noqa: BLE001 - it was not sent, or its type is not here
+        problem = RemoteError(f"{record['type']}: {record['message']}", type_name=record["type"])
+    problem.__cause__ = RemoteTraceback(record["traceback"])
+    return problem

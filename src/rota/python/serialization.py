@@ -21,13 +21,13 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Final
 
 import cloudpickle
 
 from rota.kit.errors import UserError
-from rota.python import task_runner
+from rota.python import lease_child, lease_held, lease_runner, lease_server, lease_wire, task_runner
 from rota.python.failures import NotPicklable
 
 #: Linux limits one environment variable to 128 KiB, its name included.
@@ -106,14 +106,64 @@ def pack(
     return zlib.compress(pickled, 1)
 
 
-def _dumps(value: Any, promised: Promised) -> bytes:
+def _dumps(value: Any, promised: Promised, *, protocol: int = pickle.DEFAULT_PROTOCOL, **more: Any) -> bytes:
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
         def persistent_id(self, obj: Any) -> int | None:
             return promised(obj)
 
     into = io.BytesIO()
-    Pickler(into, protocol=pickle.DEFAULT_PROTOCOL).dump(value)
+    Pickler(into, protocol=protocol, **more).dump(value)
     return into.getvalue()
+
+
+def pack_function(function: Callable[..., Any], *, name: str) -> bytes:
+    """Serialize a function by itself; `NotPicklable` names what cannot be pickled."""
+    with _local_code_by_value():
+        try:
+            return _dumps((function, _source(function), name), lambda _: None)
+        except Exception as problem:
+            raise _complaint(function, (), {}, name, lambda _: None, problem) from problem
+
+
+def pack_arguments(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, name: str, promised: Promised
+) -> tuple[bytes, list[memoryview]]:
+    """Serialize arguments; large buffers, as of arrays, are not copied."""
+    if not kwargs and all(_is_simple(one) for one in args):
+        return pickle.dumps((tuple(args), {}), 5), []
+    try:
+        return pack_value((tuple(args), dict(kwargs)), promised)
+    except UserError:
+        raise
+    except Exception as problem:
+        with _local_code_by_value():
+            raise _complaint(function, args, kwargs, name, promised, problem) from problem
+
+
+def pack_value(value: Any, promised: Promised = lambda _: None) -> tuple[bytes, list[memoryview]]:
+    """Serialize a value; large buffers, as of arrays, are not copied."""
+    buffers: list[pickle.PickleBuffer] = []
+    with _local_code_by_value():
+        text = _dumps(value, promised, protocol=5, buffer_callback=buffers.append)
+        try:
+            if len(buffers) <= lease_wire.MOST_BUFFERS:
+                return text, [one.raw() for one in buffers]
+        except BufferError:  # one that is not contiguous
+            pass
+        return _dumps(value, promised, protocol=5), []
+
+
+_SIMPLE: Final = frozenset({int, float, str, bytes, bool, type(None)})
+
+
+def _is_simple(value: Any, depth: int = 2) -> bool:
+    """Whether Python's own pickle serializes a value as well, and faster."""
+    kind = type(value)
+    if kind in _SIMPLE:
+        return True
+    if depth and (kind is tuple or kind is list) and len(value) < 100:
+        return all(_is_simple(one, depth - 1) for one in value)
+    return False
 
 
 def _complaint(
@@ -184,10 +234,17 @@ def where(function: Callable[..., Any]) -> str:
 
 def _source(function: Callable[..., Any]) -> tuple[str, int, str] | None:
     """File, line and source of a function, for tracebacks on machines that lack the file."""
+    with contextlib.suppress(OSError, TypeError, AttributeError):
+        code = inspect.unwrap(function).__code__
+        return _source_of_code(code, code.co_filename)
+    return None
+
+
+@functools.lru_cache(maxsize=256)
+def _source_of_code(code: CodeType, file: str) -> tuple[str, int, str] | None:
     with contextlib.suppress(OSError, TypeError):
-        plain = inspect.unwrap(function)
-        lines, first = inspect.getsourcelines(plain)
-        return inspect.getsourcefile(plain) or "", first, "".join(lines)
+        lines, first = inspect.getsourcelines(code)
+        return inspect.getsourcefile(code) or file, first, "".join(lines)
     return None
 
 
@@ -199,7 +256,7 @@ def _local_code_by_value() -> Iterator[None]:
     """Inside this context, code that is not installed is pickled by value."""
     with _lock:
         known = cloudpickle.list_registry_pickle_by_value()
-        local = [one for name, one in list(sys.modules.items()) if name not in known and _is_local(name, one)]
+        local = [one for one in _local_modules() if one.__name__ not in known]
         for module in local:
             cloudpickle.register_pickle_by_value(module)
         try:
@@ -207,6 +264,26 @@ def _local_code_by_value() -> Iterator[None]:
         finally:
             for module in local:
                 cloudpickle.unregister_pickle_by_value(module)
+
+
+def _local_modules() -> list[ModuleType]:
+    """The loaded modules that are not installed; looked up again when modules were loaded or removed."""
+    seen = len(sys.modules), next(reversed(sys.modules))
+    if _found.seen != seen:
+        _found.modules = [one for name, one in list(sys.modules.items()) if _is_local(name, one)]
+        _found.seen = seen
+    return _found.modules
+
+
+class _Found:
+    """The latest search for local modules: number and last of the modules then, and what it found."""
+
+    def __init__(self) -> None:
+        self.seen: tuple[int, str] = (0, "")
+        self.modules: list[ModuleType] = []
+
+
+_found: Final = _Found()
 
 
 def _is_local(name: str, module: ModuleType | None) -> bool:
@@ -236,8 +313,33 @@ def _installed() -> frozenset[Path]:
 @functools.cache
 def bootstrap_text() -> str:
     """The task runner's source for an environment variable, without docstrings and comments."""
-    tree = ast.parse(Path(task_runner.__file__).read_text())
+    return base64.b64encode(zlib.compress(_bare(task_runner).encode(), 9)).decode()
+
+
+@functools.cache
+def lease_text() -> str:
+    """The source of a leased worker, for a Python without Rota. It runs `serve(GIVEN)`; its modules need no package."""
+    lines = ["import sys, types", "sys.modules['_rota_task_runner'] = sys.modules['__main__']"]
+    for module in (lease_wire, lease_held, lease_child, lease_server, lease_runner):
+        name = f"_rota_{module.__name__.rpartition('.')[2]}"
+        lines += [f"m = sys.modules[{name!r}] = types.ModuleType({name!r})", f"exec({_bare(module)!r}, m.__dict__)"]
+    return "\n".join([*lines, "m.serve(GIVEN)"])
+
+
+def _bare(module: ModuleType) -> str:
+    """The source of a module without docstrings, whose imports from Rota are those of `lease_text`."""
+    tree = ast.parse(Path(str(module.__file__)).read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node, clean=False):
             node.body = node.body[1:] or [ast.Pass()]
-    return base64.b64encode(zlib.compress(ast.unparse(tree).encode(), 9)).decode()
+        if isinstance(node, ast.Module):
+            node.body = [line for one in node.body for line in _alone(one)]
+    return ast.unparse(tree)
+
+
+def _alone(line: ast.stmt) -> list[ast.stmt]:
+    if not isinstance(line, ast.ImportFrom) or not (line.module or "").startswith("rota.python"):
+        return [line]
+    if line.module == "rota.python":
+        return [ast.Import([ast.alias(f"_rota_{one.name}", one.name)]) for one in line.names]
+    return [ast.ImportFrom(f"_rota_{str(line.module).rpartition('.')[2]}", line.names, 0)]

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -35,8 +35,6 @@ from rota.python.failures import (
     NoResult,
     NotReachable,
     Refused,
-    RemoteError,
-    RemoteTraceback,
     TaskLost,
 )
 from rota.python.futures import Future
@@ -92,6 +90,8 @@ class Call:
     #: The file that contains it, if it is too large for the store.
     file: str = ""
     key: str = field(default_factory=manifests.fresh_key)
+    #: The shape of the lease that this is the program of; empty for a call of a user.
+    lease: str = ""
 
 
 class Session:
@@ -212,6 +212,8 @@ class Session:
         # a container usually runs as root, so it mounts the results folder of root
         folders = {self._results.replace("{uid}", "0"), *({str(Path(call.file).parent)} if call.file else ())}
         job = manifests.job(name, where, call.packed, call.options, session=self.name, parts=parts, folders=folders)
+        if call.lease:
+            job = manifests.lease(job, call.lease)
         await self.client.create(SECRETS, secret)
         try:
             made = await self.client.create(JOBS, job)
@@ -331,7 +333,8 @@ class Session:
         if phase not in _FINISHED:
             told = "running" if phase == "Running" else "pending"
             why = "" if phase == "Running" else outcomes.why_waiting(new)
-            entry.future.progressed(phase=told, node=node, pod=meta.name(new), why=why)
+            address = (new.get("status") or {}).get("podIP") or ""
+            entry.future.progressed(phase=told, node=node, pod=meta.name(new), why=why, address=address)
             if why and self._impatient is None:
                 self._impatient = asyncio.create_task(self._waiting())
         elif phase == "Succeeded" and INDEX_LABEL not in meta.labels(new):  # of a gang, all have to end
@@ -465,22 +468,8 @@ def _read(outcome: Returned | Raised, text: str, name: str) -> tuple[Any, BaseEx
     try:
         if isinstance(outcome, Returned):
             return task_runner.read(text), None
-        return None, _raised(json.loads(text))
+        return None, outcomes.raised(json.loads(text))
     except Exception as problem:  # noqa: BLE001 - unpickling runs what it likes
         lost = NoResult(f"what {name} left cannot be read here: {type(problem).__name__}: {problem}", task=name)
         lost.__cause__ = problem
         return None, lost
-
-
-def _raised(record: Mapping[str, str]) -> BaseException:
-    """A task's exception, with the remote traceback as its cause."""
-    problem: BaseException
-    try:
-        if "exception_state" in record:
-            problem = task_runner.rebuilt(task_runner.read(record["exception_state"]))
-        else:
-            problem = task_runner.read(record["exception"])
-    except Exception:  # noqa: BLE001 - it was not sent, or its type is not here
-        problem = RemoteError(f"{record['type']}: {record['message']}", type_name=record["type"])
-    problem.__cause__ = RemoteTraceback(record["traceback"])
-    return problem

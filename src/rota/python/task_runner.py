@@ -310,8 +310,7 @@ class _Left:
         if self._step:
             self._leave_text(_brief(problem))
             return
-        record = {"type": type(problem).__name__, "message": str(problem)[:2000], "traceback": written[-20_000:]}
-        record.update(_exception(problem))
+        record = error_record(problem, written)
         try:
             text = self._fit(json.dumps(record), "error")
         except (Problem, OSError):
@@ -362,6 +361,13 @@ class _Left:
         if self._given.outputs:
             with open(self._given.outputs, "w", encoding="utf-8") as file:
                 file.write(text)
+
+
+def error_record(problem: Exception, written: str = "") -> dict[str, str]:
+    """What a client needs to raise an exception again: type, message, traceback and the exception itself."""
+    written = written or _written(problem)
+    record = {"type": type(problem).__name__, "message": str(problem)[:2000], "traceback": written[-20_000:]}
+    return {**record, **_exception(problem)}
 
 
 def _exception(problem: Exception) -> dict[str, str]:
@@ -442,7 +448,7 @@ def _brief(problem: Exception) -> str:
     return (said[0] if said else type(problem).__name__)[:300] + place
 
 
-def _remember(source: tuple[str, int, str] | None) -> None:
+def remember(source: tuple[str, int, str] | None) -> None:
     """Make the source of a function available to tracebacks, if its file is not on this machine."""
     if source is None or os.path.exists(source[0]):
         return
@@ -459,24 +465,35 @@ def _written(problem: Exception) -> str:
     return "".join(traceback.format_exception(type(problem), problem, problem.__traceback__))
 
 
-def _read_call(given: _Given) -> Any:
-    """The function and its arguments; `Problem` if they cannot be read."""
-    name = given.task["name"]
-    try:
-        _check_version(given.task)
-        return given.call()
-    except Problem:
-        raise
-    except Missing as problem:
-        raise Problem(f"a value that {name} needs is not here: {problem}") from None
-    except ModuleNotFoundError as problem:
-        raise Problem(
-            f"{sys.executable} has no module {problem.name}, which {name} needs; install it there, "
-            "or name another environment with python=..."
-        ) from None
-    except Exception as problem:  # noqa: BLE001 - unpickling runs what it likes
+class reading:  # noqa: N801 - used as a function
+    """A context in which code of the user is unpickled: what goes wrong becomes a `Problem`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, problem: BaseException | None, traceback: object) -> None:
+        name = self._name
+        if problem is None or isinstance(problem, Problem) or not isinstance(problem, Exception):
+            return
+        if isinstance(problem, Missing):
+            raise Problem(f"a value that {name} needs is not here: {problem}") from None
+        if isinstance(problem, ModuleNotFoundError):
+            raise Problem(
+                f"{sys.executable} has no module {problem.name}, which {name} needs; install it there, "
+                "or name another environment with python=..."
+            ) from None
         sys.stderr.write(_written(problem))
         raise Problem(f"{name} could not be read here: {type(problem).__name__}: {problem}") from None
+
+
+def _read_call(given: _Given) -> Any:
+    """The function and its arguments; `Problem` if they cannot be read."""
+    with reading(given.task["name"]):
+        _check_version(given.task)
+        return given.call()
 
 
 def main() -> int:
@@ -488,7 +505,7 @@ def main() -> int:
             stream.reconfigure(line_buffering=True)
     try:
         function, args, kwargs, source = _read_call(given)
-        _remember(source)
+        remember(source)
         try:
             value = function(*args, **kwargs)
         except SystemExit as problem:
