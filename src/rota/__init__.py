@@ -31,6 +31,7 @@ _HOMES = {
     ),
     "futures": ("Future", "as_completed", "results", "wait"),
     "options": ("OptionError", "from_secret"),
+    "progress": ("Progress",),
     "pipelines": ("Pipeline", "pipeline", "run_name", "run_status", "status_of"),
     "rota.simulator.python_api": ("simulate",),
     "runs": ("Run",),

@@ -31,6 +31,7 @@ from rota.python.pipelines import pipeline as pipeline
 from rota.python.pipelines import run_name as run_name
 from rota.python.pipelines import run_status as run_status
 from rota.python.pipelines import status_of as status_of
+from rota.python.progress import Progress as Progress
 from rota.python.runs import Run as Run
 from rota.python.tasks import Task as Task
 from rota.python.tasks import task as task

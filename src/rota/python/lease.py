@@ -97,8 +97,13 @@ class Lease:
         return self.future.node
 
     @property
+    def held_up(self) -> bool:
+        """Whether it runs a call that turned out not to be short; others do not wait behind it."""
+        return any(one.started for one in self.calls.values())
+
+    @property
     def takes_calls(self) -> bool:
-        """Whether it can get another call."""
+        """Whether it can get calls."""
         return self.ready and not self.leaving and not self.ended
 
     @property

@@ -25,7 +25,7 @@ from rota.python.lease_pool import Counts, Pool
 from rota.python.leased_calls import LeasedCall, PackedFunction
 from rota.python.loops import LoopThread
 from rota.python.options import Options
-from rota.python.remote_results import Remote
+from rota.python.remote_results import Holder, Remote
 from rota.python.serialization import Packed
 from rota.python.sessions import Call, Session
 
@@ -259,7 +259,7 @@ class LeaseManager:
     def _fetch(self, remote: Remote) -> "concurrent.futures.Future[lease_wire.Frame]":
         return self._loop.begin(remote.bring())
 
-    def _dropped(self, lease: Lease, number: int) -> None:
+    def _dropped(self, lease: Holder, number: int) -> None:
         """A result was forgotten; called by the garbage collector."""
         if not self._closed:
             with contextlib.suppress(RuntimeError):
@@ -334,7 +334,7 @@ class LeaseManager:
         task.add_done_callback(self._tasks.discard)
 
 
-def _drop(lease: Lease, number: int) -> None:
+def _drop(lease: Holder, number: int) -> None:
     lease.send(lease_wire.DROP, number)  # the worker ignores what it has no more
 
 

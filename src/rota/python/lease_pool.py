@@ -182,6 +182,7 @@ class Pool:
             one
             for one in self.leases.values()
             if one.takes_calls
+            and not one.held_up
             and lease_policy.takes_another(len(one.calls) + one.reserved, one.ahead_s, call.estimate_s)
         ]
         if not able:
@@ -208,7 +209,7 @@ class Pool:
         try:
             for need in call.needs:
                 remote = need.remote
-                if remote is not None and remote.lease is lease:
+                if remote is not None and remote.lease is not None and remote.lease.number == lease.number:
                     refs.append(remote.number)
                     continue
                 frame = await remote.bring() if remote is not None else leased_calls.frame_of(need.result(0))

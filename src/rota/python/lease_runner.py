@@ -140,8 +140,11 @@ class Worker:
         try:
             while not self._done:
                 self._advance()
-                for key, _ in self._select.select(self._pause()):
-                    self._handle(key.data, wakeup)
+                ready = {key.data for key, _ in self._select.select(self._pause())}
+                if self._has_more():
+                    ready.add("client")
+                for what in ready:
+                    self._handle(what, wakeup)
         except lease_wire.Closed:
             pass  # the client is gone, and its calls with it
         finally:
@@ -191,7 +194,7 @@ class Worker:
     def _pause(self) -> float | None:
         """Seconds until something is due; None if nothing is."""
         running = self._running
-        if isinstance(self._channel.socket, ssl.SSLSocket) and self._channel.socket.pending():
+        if self._has_more():
             return 0.0
         if running is None:
             return None
@@ -199,6 +202,11 @@ class Worker:
         if not running.told:
             due.append(running.since + _TOLD_S)
         return max(0.0, min(due) - time.monotonic()) if due else None  # noqa: TID251 - see above
+
+    def _has_more(self) -> bool:
+        """Whether bytes of the client have been decrypted and not been read; the system does not know of them."""
+        connection = self._channel.socket
+        return isinstance(connection, ssl.SSLSocket) and bool(connection.pending())
 
     def _handle(self, what: str, wakeup: int) -> None:
         if what == "client":

@@ -4,15 +4,25 @@ import json
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from rota.python import lease_wire, serialization, task_runner
 from rota.python.failures import NoResult, TaskDied, TaskLost, TimedOut, WrongEnvironment
 from rota.python.futures import Future
 from rota.python.options import Options
 
-if TYPE_CHECKING:
-    from rota.python.lease import Lease
+
+class Carrier(Protocol):
+    """The lease that has a call."""
+
+    def send(self, kind: int, call: int = 0) -> None:
+        """Send a frame to the worker."""
+        ...
+
+    async def output(self, number: int) -> bytes:
+        """What a running call has printed so far."""
+        ...
+
 
 _LONGEST_DELAY_S: Final = 600.0
 #: How often an idempotent call is repeated after the loss of its worker.
@@ -44,7 +54,7 @@ class LeasedCall:
     needs: Sequence[Future[Any]] = ()
     failures: int = 0
     losses: int = 0
-    lease: "Lease | None" = None
+    lease: Carrier | None = None
     #: Whether it is known to run, and since when by the loop's clock.
     started: bool = False
     started_at: float = 0.0

@@ -6,13 +6,23 @@ import json
 import pickle
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from rota.python import lease_wire, outcomes
 from rota.python.failures import NoResult
 
-if TYPE_CHECKING:
-    from rota.python.lease import Lease
+
+class Holder(Protocol):
+    """The lease whose worker holds results."""
+
+    @property
+    def number(self) -> int:
+        """Distinguishes leases."""
+        ...
+
+    def send(self, kind: int, call: int = 0) -> None:
+        """Send a frame to the worker."""
+        ...
 
 
 class Remote:
@@ -23,15 +33,15 @@ class Remote:
         number: int,
         size: int,
         name: str,
-        lease: "Lease",
+        lease: Holder,
         *,
         fetch: "Callable[[Remote], concurrent.futures.Future[lease_wire.Frame]]",
-        drop: "Callable[[Lease, int], None]",
+        drop: Callable[[Holder, int], None],
     ) -> None:
         self.number: Final = number
         self.size: Final = size
         self.name: Final = name
-        self.lease: Lease | None = lease
+        self.lease: Holder | None = lease
         self._fetch: Final = fetch
         #: What was fetched, if it is here; and why it never will be.
         self.frame: lease_wire.Frame | None = None
