@@ -11,13 +11,14 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import ssl
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from rota.kit import logs, system
 from rota.kit.clock import Clock
-from rota.python import lease_connection, lease_keys, lease_runner, lease_wire, manifests, remote_results, serialization
+from rota.python import lease_connection, lease_keys, lease_runner, lease_wire, remote_results, serialization
 from rota.python.failures import NotReachable, TaskLost
 from rota.python.futures import Future, Owner
 from rota.python.lease import Lease, LeaseFuture, job_name
@@ -197,17 +198,23 @@ class LeaseManager:
     async def _connect(self, lease: Lease, address: str) -> None:
         stop = threading.Event()
         self._stops.add(stop)
+        connect = functools.partial(
+            lease_connection.connect, address, lease.ports, lease.keys, attempts=_ATTEMPTS, stop=stop
+        )
+        connecting = asyncio.get_running_loop().run_in_executor(None, connect)
         try:
-            connection = await asyncio.to_thread(
-                lease_connection.connect, address, lease.ports, lease.keys, attempts=_ATTEMPTS, stop=stop
-            )
+            connection = await asyncio.shield(connecting)
         except lease_connection.NoWay as problem:
             lease.lose(NotReachable(f"the worker {lease.future.name} cannot be reached: {problem}"))
-            return
+        except asyncio.CancelledError:
+            connecting.add_done_callback(_close_late)
+            raise
+        else:
+            if connection is not None:
+                lease.connected(connection)
         finally:
+            stop.set()
             self._stops.discard(stop)
-        if connection is not None:
-            lease.connected(connection)
 
     def _job_ended(self, lease: Lease) -> None:
         """The pod of a lease is gone; its connection may not have noticed."""
@@ -334,10 +341,13 @@ class LeaseManager:
         task.add_done_callback(self._tasks.discard)
 
 
+def _close_late(connecting: "asyncio.Future[ssl.SSLSocket | None]") -> None:
+    """Close a connection that was made when nothing waited for it any more."""
+    if not connecting.cancelled() and connecting.exception() is None:
+        connection = connecting.result()
+        if connection is not None:
+            connection.close()
+
+
 def _drop(lease: Holder, number: int) -> None:
     lease.send(lease_wire.DROP, number)  # the worker ignores what it has no more
-
-
-def name_of(stem: str, prefix: str, number: int) -> str:
-    """The name of a call."""
-    return f"{manifests.cleaned(stem)}-{prefix}-{number}"
