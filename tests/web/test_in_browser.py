@@ -28,6 +28,8 @@ PAGES = (
     "pipelines",
     "pipelines/default/first",
     "queues",
+    "what-if",
+    "what-if?drain=worker-1",
     "federation",
 )
 
@@ -151,6 +153,23 @@ def test_a_pipeline_is_started_with_parameters_in_a_form(visit: Visit) -> None:
     visit.page.get_by_role("link", name=f"default/{name}").click()
     visit.page.get_by_role("link", name="greet").click()
     visit.page.wait_for_function("() => document.querySelector('.log')?.textContent.includes('bonjour')")
+
+
+def test_a_failed_run_is_tried_again(visit: Visit) -> None:
+    visit.open("pipelines/default/first")
+    visit.page.get_by_role("button", name="Retry").click()
+    visit.page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+    visit.page.get_by_role("dialog").wait_for(state="detached")
+    visit.page.get_by_role("heading", name="first").get_by_text("Failed").wait_for()
+
+
+def test_what_if_says_what_a_drain_would_do_before_it_is_done(visit: Visit, cluster: Cluster) -> None:
+    visit.open("nodes/worker-1")
+    visit.page.get_by_role("link", name="What if it were drained?").click()
+    visit.see("Not everything finds a place")
+    visit.page.get_by_role("region", name="Lost: no controller creates it again").get_by_text("default/web").wait_for()
+    assert "Running" in cluster.rota("get", "pod", "web")
+    assert visit.page.get_by_role("button", name="Drain worker-1 now").count() == 1
 
 
 def test_queues_and_the_federation_have_their_pages(visit: Visit) -> None:

@@ -11,6 +11,7 @@ import { Pods } from "./views/pods.js";
 import { PodPage } from "./views/pod.js";
 import { Pipelines, RunPage } from "./views/pipelines.js";
 import { Queues } from "./views/queues.js";
+import { WhatIf } from "./views/whatif.js";
 import { Federation } from "./views/federation.js";
 
 const PAGES = [
@@ -19,6 +20,7 @@ const PAGES = [
   ["pods", "Pods", "p"],
   ["pipelines", "Pipelines", "l"],
   ["queues", "Queues and jobs", "q"],
+  ["what-if", "What if", "w"],
   ["federation", "Federation", "f"],
 ];
 
@@ -42,6 +44,8 @@ function Page() {
         : html`<${Pipelines} />`;
     case "queues":
       return html`<${Queues} />`;
+    case "what-if":
+      return html`<${WhatIf} />`;
     case "federation":
       return html`<${Federation} />`;
     default:

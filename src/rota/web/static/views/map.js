@@ -21,12 +21,13 @@ const inWords = (row, fill) => `${row[NODE.name]}: ${FILLS[fill][0].toLowerCase(
 
 export function ClusterMap() {
   const { query } = place.value;
-  const by = query.get("by") ?? ZONE;
   const fill = /** @type {keyof typeof FILLS} */ (query.get("fill") ?? "cpu");
   const text = (query.get("q") ?? "").toLowerCase();
   const view = useView("nodes");
   const other = notReady(view, "nodes");
   const version = view.version.value;
+  const zoned = useMemo(() => [...view.rows.values()].some((row) => row[NODE.labels][ZONE]), [view.rows.size]);
+  const by = query.get("by") ?? (zoned ? ZONE : "none");
   const rows = useMemo(
     () => [...view.rows.values()].filter((row) => !text || row[NODE.name].toLowerCase().includes(text) || Object.entries(row[NODE.labels]).some(([k, v]) => `${k}=${v}`.toLowerCase().includes(text))),
     [version, text],
@@ -197,8 +198,9 @@ export function NodePage({ name }) {
   const cordon = () => merge(`/api/v1/nodes/${encodeURIComponent(name)}`, { spec: { unschedulable: row[NODE.cordoned] ? null : true } });
   return html`${title}
     <div class="row between"><h1>${name} <${NodeStatus} row=${row} /></h1>
+      <div class="row"><${Link} to=${`what-if?drain=${encodeURIComponent(name)}`}>What if it were drained?<//>
       ${mayPatch && html`<${Action} label=${row[NODE.cordoned] ? "Uncordon" : "Cordon"} act=${cordon}
-        question=${row[NODE.cordoned] ? `Let the scheduler place pods on ${name} again?` : `Place no further pods on ${name}? Its ${live.length} pods keep running.`} />`}</div>
+        question=${row[NODE.cordoned] ? `Let the scheduler place pods on ${name} again?` : `Place no further pods on ${name}? Its ${live.length} pods keep running.`} />`}</div></div>
     ${row[NODE.message] && html`<p class="problem">${row[NODE.message]}</p>`}
     <div class="columns"><section aria-label="Requests"><h2>Requested</h2>
       <${Meter} label="Processor" part=${row[NODE.cpuUsed]} of=${row[NODE.cpu]} text=${`${cores(row[NODE.cpuUsed])} of ${cores(row[NODE.cpu])} cores`} />

@@ -1,6 +1,6 @@
 /** Pipelines: runs, and one run as a tree of steps, a Gantt chart and the log of a step beside it. */
-import { useEffect, useState } from "preact/hooks";
-import { json } from "../api.js";
+import { useState } from "preact/hooks";
+import { json, merge } from "../api.js";
 import { Action, Empty, Link, Status, Table, duration, html, notReady, place, setQuery, useNow, useRight, useView } from "../ui.js";
 import { Log, useObjects } from "./pod.js";
 
@@ -77,7 +77,8 @@ export function RunPage({ namespace, name }) {
   const depths = depthsOf(run, steps);
   const from = Math.min(...steps.map((one) => seconds(one.metadata.creationTimestamp)), seconds(run.metadata.creationTimestamp));
   const until = Math.max(...steps.map((one) => endOf(one, now)), from + 1);
-  return html`${title}<h1>${name} <${Status} status=${run.status?.phase ?? "Waiting"} /></h1>
+  return html`${title}<div class="row between"><h1>${name} <${Status} status=${run.status?.phase ?? "Waiting"} /></h1>
+    <${RunActions} run=${run} /></div>
     ${run.status?.message && html`<p>${run.status.message}</p>`}
     <div class="columns wide-left"><section aria-label="Steps"><h2>Steps</h2>
       ${notReady(all, "steps") ?? (steps.length === 0 ? html`<${Empty} title="No step has begun" />` : html`<div class="table-box" tabindex="0" role="region" aria-label="Steps of the run"><table class="gantt">
@@ -92,6 +93,19 @@ export function RunPage({ namespace, name }) {
       ${chosen?.status?.message && html`<p class="problem">${chosen.status.message}</p>`}
       ${chosen && html`<${StepLog} namespace=${namespace} step=${chosen} key=${chosen.metadata.uid} />`}
     </section></div>`;
+}
+
+/** @param {{run: any}} props */
+function RunActions({ run }) {
+  const { namespace, name } = run.metadata;
+  const may = useRight("patch", "pipelineruns", namespace, "rota.dev");
+  if (!may) return null;
+  const change = (/** @type {object} */ spec) => () => merge(`${RUNS}/${encodeURIComponent(namespace)}/pipelineruns/${encodeURIComponent(name)}`, { spec });
+  const phase = run.status?.phase ?? "Waiting";
+  if (["Failed", "Cancelled"].includes(phase))
+    return html`<${Action} label="Retry" question=${`Run the failed steps of ${name} again? Steps that succeeded are kept.`} act=${change({ retry: (run.spec?.retry ?? 0) + 1, cancel: null })} />`;
+  if (phase === "Succeeded") return null;
+  return html`<${Action} danger label="Cancel" question=${`Cancel ${name}? Its running steps are stopped.`} act=${change({ cancel: true })} />`;
 }
 
 /** @param {any} step */
