@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 import rota
 
@@ -23,6 +23,9 @@ class Result(Struct, frozen=True, kw_only=True):
     unit: str
     against: str = ""
     ratio: float | None = None
+    #: What the value has to be, in words, and whether it is; absent where there is no goal.
+    goal: str | UnsetType = UNSET
+    met: bool | UnsetType = UNSET
 
 
 class Machine(Struct, frozen=True, kw_only=True):

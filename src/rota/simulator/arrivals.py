@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from rota.columns.cluster import Cluster
+from rota.columns.gpu_workload import Workload
 from rota.columns.pod_interner import PodInterner, read_node
 from rota.columns.pods import PodInfo
 from rota.kit.errors import UserError
@@ -19,6 +21,7 @@ from rota.scheduler.cycle.scheduling_cycle import SchedulingCycle
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.plugin_registry.third_party import Loaded
 from rota.scheduler.plugins import typical_pods
+from rota.scheduler.plugins.typical_pods import TypicalPodSpec
 from rota.scheduler.status.fit_errors import FitError
 from rota.simulator import gpu_demand, ties
 from rota.simulator.ties import TieRule
@@ -81,6 +84,12 @@ def typical(trace: Trace) -> list[dict[str, Any]]:
     return typical_pods.counted(
         (interner.pod(each).shape, number) for each, number in zip(trace.templates, numbers, strict=True)
     )
+
+
+def typical_workload(trace: Trace) -> Workload | None:
+    """The same for measuring fragmentation; None if no pod has arrived."""
+    specs = msgspec.convert(typical(trace), list[TypicalPodSpec])
+    return typical_pods.workload(specs, "fragmentation") if specs else None
 
 
 def reaching(trace: Trace, percents: Sequence[int]) -> dict[int, int]:

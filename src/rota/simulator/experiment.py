@@ -1,10 +1,12 @@
 """An experiment: traces, policies and seeds in, one result per run out. An interruption keeps the runs made so far."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rota.columns.cluster import Cluster
+from rota.columns.gpu_workload import WorkloadColumns
 from rota.scheduler.plugins import power_aware
 from rota.scheduler.plugins.power_aware import PowerAwareArgs
 from rota.simulator import arrivals
@@ -16,6 +18,9 @@ from rota.simulator.traces import Trace
 
 #: The arrived loads, in percent of the cluster, at which power is measured.
 POWER_AT: Final = (50, 100)
+_ARRIVED: Final = "arrived load (% of the cluster)"
+#: Loads above this are not sampled.
+_MOST_PERCENT: Final = 1000
 #: The first seed of the published runs of OpenB; n seeds are this one and those that follow.
 FIRST_SEED: Final = 42
 
@@ -130,12 +135,7 @@ def arrivals_runner(*, ties: TieRule, tune: float | None, percents: Sequence[int
 
     def one(trace: Trace, policy: Policy, seed: int, advance: Advance) -> RunResult:
         workload = trace if tune is None else arrivals.tuned(trace, seed, ratio=tune)
-        due = arrivals.reaching(workload, POWER_AT)
-        power = dict.fromkeys(POWER_AT, float("nan"))
-
-        def observe(number: int, cluster: Cluster) -> None:
-            if number in due:
-                power[due[number]] = power_aware.watts(cluster, PowerAwareArgs()) / 1000
+        sampled = _Sampled(trace, workload)
 
         outcome = arrivals.run(
             workload,
@@ -143,27 +143,69 @@ def arrivals_runner(*, ties: TieRule, tune: float | None, percents: Sequence[int
             seed=seed,
             ties_by=ties,
             progress=lambda done, of: advance(done / max(of, 1), 0.0),
-            observe=observe,
+            observe=sampled.observe,
         )
         curve = outcome.curve()
         figures = {f"allocation_at_{each}": outcome.at(each) for each in percents}
-        figures |= {f"kilowatts_at_{each}": power[each] for each in POWER_AT}
+        figures |= {f"fragmentation_at_{each}": sampled.at("fragmentation", each) for each in percents}
+        figures |= {f"kilowatts_at_{each}": sampled.at("power", each) for each in POWER_AT}
         figures |= {
             "allocation_at_end": float(outcome.allocated[-1]),
             "placed": float(outcome.placed),
             "failed": float(outcome.failed),
         }
         allocation = Series(
-            across="arrived load (% of the cluster)",
+            across=_ARRIVED,
             up="allocated (% of the cluster)",
             x=tuple(map(float, curve)),
             y=tuple(curve.values()),
         )
         return RunResult(
-            trace=trace.name, policy=policy.name, seed=seed, figures=figures, series={"allocation": allocation}
+            trace=trace.name,
+            policy=policy.name,
+            seed=seed,
+            figures=figures,
+            series={"allocation": allocation, **sampled.series()},
         )
 
     return one
+
+
+class _Sampled:
+    """Fragmentation and power, sampled when the arrived load reaches each whole percent."""
+
+    def __init__(self, trace: Trace, workload: Trace) -> None:
+        capacity = arrivals.gpu_capacity(workload)
+        typical = arrivals.typical_workload(trace) if capacity else None
+        self._capacity: Final = max(capacity, 1)
+        self._columns: Final = None if typical is None else WorkloadColumns(typical, with_capacity=False)
+        self._due: Final = arrivals.reaching(workload, range(1, _MOST_PERCENT)) if capacity else {}
+        self._found: Final[dict[str, dict[int, float]]] = {"fragmentation": {}, "power": {}}
+
+    def observe(self, number: int, cluster: Cluster) -> None:
+        """Called after each arrival."""
+        percent = self._due.get(number)
+        if percent is None:
+            return
+        self._found["power"][percent] = power_aware.watts(cluster, PowerAwareArgs()) / 1000
+        if self._columns is not None:
+            lost = self._columns.before(cluster, cluster.rows).fragmentation
+            self._found["fragmentation"][percent] = (
+                100 * float(lost[cluster.alive[: cluster.size]].sum()) / self._capacity
+            )
+
+    def at(self, name: str, percent: int) -> float:
+        """The value at a percent of arrived load, or the last one before it if a single pod passed over it."""
+        return next((self._found[name][each] for each in range(percent, 0, -1) if each in self._found[name]), math.nan)
+
+    def series(self) -> dict[str, Series]:
+        """Both as curves."""
+        names = {"fragmentation": "fragmented (% of the cluster's GPUs)", "power": "power (kW)"}
+        return {
+            name: Series(across=_ARRIVED, up=up, x=tuple(map(float, found)), y=tuple(found.values()))
+            for name, up in names.items()
+            if (found := self._found[name])
+        }
 
 
 def engine_runner(options: Options) -> Runner:

@@ -73,7 +73,7 @@ class Meters:
         self._taken_s: Final = [0.0, 0.0, 0.0]
         self._capacity_s: Final = [0.0, 0.0, 0.0]
         self._energy_ws = 0.0
-        self._curve: Final = Curve(4)
+        self._curve: Final = Curve(6)
         self.waits: Final = array("d")
         self.placed = self.finished = self.failed_attempts = self.attempts = 0
         self.preempted = self.lost = self.noticed = self.recreated = 0
@@ -143,7 +143,8 @@ class Meters:
             parts = tuple(
                 part / whole if whole else 0.0 for part, whole in zip(self._taken, self._capacity, strict=True)
             )
-            self._curve.add(now, (*parts, watts))
+            evicted = self.preempted + self.lost
+            self._curve.add(now, (*parts, watts, self._energy_ws / _WH / 1000, float(evicted)))
 
     def figures(self) -> dict[str, float]:
         """All figures by name."""
@@ -175,7 +176,7 @@ class Meters:
         }
 
     def series(self) -> dict[str, Series]:
-        """Utilisation and power over time, and how long pods waited."""
+        """Utilisation, power, energy and evictions over time, and how long pods waited."""
         across = "virtual time (s)"
         found = {
             f"utilisation_{name}": self._curve.series(index, across, f"allocated {name} (part of all nodes)")
@@ -183,6 +184,9 @@ class Meters:
             if self._capacity_s[index]
         }
         found["power"] = self._curve.series(3, across, "power (W)")
+        found["energy"] = self._curve.series(4, across, "energy so far (kWh)")
+        if self.preempted or self.lost:
+            found["evictions"] = self._curve.series(5, across, "pods evicted or lost so far")
         if self.waits:
             parts = np.linspace(0, 100, 101)
             times = np.percentile(np.frombuffer(self.waits), parts)

@@ -61,10 +61,14 @@ class Summary:
         return [run.figures[figure] for run in self.runs]
 
     def document(self) -> dict[str, Any]:
-        """For programs: means under the names of the figures, then what they are the means of."""
+        """For programs: means under the names of the figures, what they are the means of, and curves of one seed."""
         found: dict[str, Any] = {"trace": self.trace, "policy": self.policy, "seeds": list(self.seeds)}
         found |= {name: _rounded(mean(self.values(name))) for name in self.figures}
         found["sd"] = {name: _rounded(deviation(self.values(name))) for name in self.figures}
+        found["curves"] = {
+            name: {"across": each.across, "up": each.up, "x": list(each.x), "y": [_rounded(value) for value in each.y]}
+            for name, each in self.runs[0].series.items()
+        }
         found["per_seed"] = {name: [_rounded(value) for value in self.values(name)] for name in self.figures}
         return found
 
