@@ -50,6 +50,8 @@ class Report:
     runs: list[RunResult] = field(default_factory=list)
     #: Whether it was ended before its last run.
     interrupted: bool = False
+    #: Whether the only run was cut off; its figures are those of the virtual time until then.
+    partial: bool = False
 
     @property
     def summaries(self) -> list[Summary]:
@@ -67,6 +69,7 @@ class Report:
             "results": [{**each.document(), **self.conditions} for each in self.summaries],
             "comparisons": [each.document() for each in self.differences],
             "interrupted": self.interrupted,
+            "partial": self.partial,
         }
 
 
@@ -76,6 +79,14 @@ Watcher = Callable[[Progress], None]
 Advance = Callable[[float, float], None]
 #: One run: a trace, a policy and a seed.
 Runner = Callable[[Trace, Policy, int, Advance], RunResult]
+
+
+class InterruptedRun(Exception):
+    """A run was cut off; the result has its figures until then."""
+
+    def __init__(self, result: RunResult) -> None:
+        super().__init__("interrupted")
+        self.result: Final = result
 
 
 def seeds(number: int, first: int = FIRST_SEED) -> tuple[int, ...]:
@@ -116,6 +127,11 @@ def run(
                     )
 
             report.runs.append(runner(trace, policy, seed, advance))
+    except InterruptedRun as cut:
+        # Means of whole runs and of a part of one would not be comparable.
+        report.interrupted, report.partial = True, not report.runs
+        if report.partial:
+            report.runs.append(cut.result)
     except KeyboardInterrupt:
         report.interrupted = True
     return report
@@ -213,9 +229,19 @@ def engine_runner(options: Options) -> Runner:
 
     def one(trace: Trace, policy: Policy, seed: int, advance: Advance) -> RunResult:
         engine = Engine(trace, policy.load(_arguments(trace, seed)), seed=seed, options=options)
-        meters = engine.run(advance)
-        figures = meters.figures() | {"waiting_at_end": float(sum(1 for _ in engine.waiting()))}
-        return RunResult(trace=trace.name, policy=policy.name, seed=seed, figures=figures, series=dict(meters.series()))
+
+        def result() -> RunResult:
+            meters = engine.meters
+            figures = meters.figures() | {"waiting_at_end": float(sum(1 for _ in engine.waiting()))}
+            return RunResult(
+                trace=trace.name, policy=policy.name, seed=seed, figures=figures, series=dict(meters.series())
+            )
+
+        try:
+            engine.run(advance)
+        except KeyboardInterrupt:
+            raise InterruptedRun(result()) from None
+        return result()
 
     return one
 

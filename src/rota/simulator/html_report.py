@@ -32,7 +32,8 @@ def page(report: Report, *, title: str = "Simulation") -> str:
     """The whole page."""
     parts = [f"<h1>{_text(title)}</h1>"]
     if report.interrupted:
-        parts.append("<p><b>Interrupted.</b> This is about the runs that were done.</p>")
+        done = "the part of the run that was done" if report.partial else "the runs that were done"
+        parts.append(f"<p><b>Interrupted.</b> This is about {done}.</p>")
     parts.append(_conditions(report))
     found = report.summaries
     for trace in dict.fromkeys(each.trace for each in found):

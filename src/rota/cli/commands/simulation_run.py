@@ -94,7 +94,8 @@ def show(report: Report, *, as_json: bool) -> None:
         output.document(report.document())
         return
     if report.interrupted:
-        click.echo("Interrupted; this is about the runs that were done.")
+        part = "the part of the run that was done" if report.partial else "the runs that were done"
+        click.echo(f"Interrupted; this is about {part}.")
     click.echo(f"{_told(report.conditions)}\n")
     for trace in dict.fromkeys(each.trace for each in report.summaries):
         _show_trace(trace, [each for each in report.summaries if each.trace == trace])
