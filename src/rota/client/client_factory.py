@@ -12,7 +12,9 @@ from rota.client.endpoints import Endpoint
 from rota.client.transports.failover import FailoverTransport
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import Application, InProcessTransport
+from rota.client.transports.limited import LimitedTransport
 from rota.client.transports.retries import RetryingTransport
+from rota.client.transports.transport import Transport
 from rota.client.verbs import Client, Settings
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -26,10 +28,15 @@ def over_http(endpoint: Endpoint) -> FailoverTransport:
 
 @contextlib.asynccontextmanager
 async def to_server(
-    endpoint: Endpoint, *, clock: Clock, rng: Rng, settings: Settings | None = None
+    endpoint: Endpoint, *, clock: Clock, rng: Rng, settings: Settings | None = None, most_bytes: int | None = None
 ) -> AsyncIterator[Client]:
-    """A client over HTTP that retries where that is safe, at another server if there is one."""
-    transport = RetryingTransport(over_http(endpoint), clock=clock, rng=rng)
+    """A client over HTTP that retries where that is safe, at another server if there is one.
+
+    `most_bytes` limits the answers of a server that is not trusted.
+    """
+    transport: Transport = RetryingTransport(over_http(endpoint), clock=clock, rng=rng)
+    if most_bytes is not None:
+        transport = LimitedTransport(transport, most_bytes=most_bytes)
     try:
         yield Client(transport, settings)
     finally:

@@ -50,7 +50,11 @@ class DeschedulerLoop:
         await self._frame.run()
 
     def _work_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        if new is None or not _stuck(new) or (old is not None and _stuck(old) == _stuck(new)):
+        if (
+            new is None
+            or not unschedulable.marked(new)
+            or (old is not None and unschedulable.marked(old) == unschedulable.marked(new))
+        ):
             return
         binding = binding_of(new)
         if binding is not None:
@@ -61,7 +65,7 @@ class DeschedulerLoop:
         if binding is None or meta.is_deleting(binding) or not descheduler.considered(binding):
             return None
         works = self._works.indexed(BY_BINDING, f"{key.namespace}/{key.name}")
-        stuck = {exclusive.cluster_of(work): _stuck(work) for work in works}
+        stuck = {exclusive.cluster_of(work): unschedulable.marked(work) for work in works}
         before = list((binding.get("spec") or {}).get("clusters") or ())
         after = descheduler.reduced(binding, stuck)
         if after == before:
@@ -86,10 +90,3 @@ class DeschedulerLoop:
         except errors.Conflict:
             return _AGAIN_S  # no other event follows: the count stays the same
         return None
-
-
-def _stuck(work: Object) -> int:
-    try:
-        return int(meta.annotations(work).get(unschedulable.COUNT) or 0)
-    except ValueError:
-        return 0

@@ -21,6 +21,8 @@ FIELD_MANAGER: Final = "rota-federation"
 NEEDED: Final = "federation.rota.dev/needed"
 #: How long a member may take to answer.
 TIMEOUT_S: Final = 10.0
+#: The largest answer that is read from a member; a page of a list has 500 objects.
+MOST_BYTES: Final = 32 * 1024 * 1024
 #: Backoff of a reconciliation that failed: a server that is available again is noticed within a minute.
 RETRIES: Final = backoff.Policy(initial_s=0.1, cap_s=60.0, jitter=backoff.Jitter.NONE)
 
@@ -88,5 +90,7 @@ async def connected(client: Client, cluster: Object, *, clock: Clock, rng: Rng) 
 async def connected_to(endpoint: Endpoint, *, clock: Clock, rng: Rng) -> AsyncIterator[Client]:
     """A client of the member at an endpoint."""
     settings = Settings(field_manager=FIELD_MANAGER, user_agent="rota-federation", timeout_s=TIMEOUT_S)
-    async with client_factory.to_server(endpoint, clock=clock, rng=rng, settings=settings) as member:
+    async with client_factory.to_server(
+        endpoint, clock=clock, rng=rng, settings=settings, most_bytes=MOST_BYTES
+    ) as member:
         yield member

@@ -182,8 +182,9 @@ class _Session:
 
     async def _note_stuck(self, work: Object, stuck: int) -> None:
         """Write the count on the Work if it has changed."""
-        if int(meta.annotations(work).get(unschedulable.COUNT) or 0) != stuck:
-            patch = {"metadata": {"annotations": {unschedulable.COUNT: str(stuck) if stuck else None}}}
+        mark = unschedulable.mark(work, stuck)
+        if meta.annotations(work).get(unschedulable.COUNT) != mark:
+            patch = {"metadata": {"annotations": {unschedulable.COUNT: mark}}}
             with contextlib.suppress(errors.NotFound):
                 self._own.note(
                     meta.name(work),
