@@ -21,6 +21,7 @@ BENCHES = (
     "decide",
     "queue",
     "schedule",
+    "schedulers",
     "batch",
     "tasks",
     "pipeline",
