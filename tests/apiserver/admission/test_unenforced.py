@@ -34,10 +34,6 @@ _MUTATION: dict[str, Any] = {
 _PORTS: list[dict[str, Any]] = [{"name": "p", "port": 80}]
 
 
-def _enforce(kind: str) -> dict[str, Any]:
-    return {"metadata": {"labels": {f"pod-security.kubernetes.io/{kind}": "restricted"}}}
-
-
 #: For every row, in the table's order, a matching object.
 EXAMPLES: list[dict[str, Any]] = [
     {"webhooks": [_HOOK]},
@@ -48,8 +44,6 @@ EXAMPLES: list[dict[str, Any]] = [
     {"spec": {**_MUTATION, "failurePolicy": "Fail"}},
     {"spec": {**_MUTATION, "failurePolicy": "Ignore"}},
     {"spec": {"policyName": "p"}},
-    _enforce("enforce"),
-    _enforce("warn"),
     {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}},
     {
         "metadata": {"name": "v1.example.com"},
@@ -135,13 +129,16 @@ async def test_a_promise_is_refused_with_the_remedy(row: Row, example: dict[str,
 
 
 async def test_a_promise_that_came_by_an_update_is_refused_too_and_one_that_stands_may_be_changed() -> None:
-    path = "/api/v1/namespaces"
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    open_, closed = {"webhooks": [{**_HOOK, "failurePolicy": "Ignore"}]}, {"webhooks": [_HOOK]}
     async with ApiServer(unenforced=Mode.REFUSE) as api:
-        assert (await api.post(path, {"metadata": {"name": "x"}})).code == 201
-        assert (await api.patch(f"{path}/x", _enforce("enforce"))).code == 403
+        assert (await api.post(path, _named(open_))).code == 201
+        assert (await api.patch(f"{path}/x", closed)).code == 403
     rule = unenforced.Unenforced(Mode.REFUSE)
-    stood = _named(_enforce("enforce"))
-    resource = scheme.builtin().preferred(GroupResource("", "namespaces"))
+    stood = _named(closed)
+    resource = scheme.builtin().preferred(
+        GroupResource("admissionregistration.k8s.io", "validatingwebhookconfigurations")
+    )
     assert resource is not None
     at = Attributes(user=ADMINISTRATOR, verb="update", resource=resource, now=0.0)
     await rule.admit(at, stood, stood)
@@ -151,7 +148,7 @@ async def test_a_promise_that_came_by_an_update_is_refused_too_and_one_that_stan
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/api/v1/namespaces", {"metadata": {"name": "x", "labels": {unenforced.ENFORCE: "privileged"}}}),
+        ("/api/v1/namespaces", {"metadata": {"name": "x"}}),
         ("/api/v1/namespaces/default/services", {"metadata": {"name": "x"}, "spec": {"ports": _PORTS}}),
         ("/apis/apiregistration.k8s.io/v1/apiservices", {
             "metadata": {"name": "v1.example.com"},

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from rota.api.cel import estimation, parser, programs, times, types
+from rota.api.cel import estimation, format_checks, parser, programs, times, types
 from rota.api.cel.checker import Checker, Fields, Functions
 from rota.api.cel.estimation import Sizes
 from rota.api.cel.frames import Frame, Run
@@ -99,7 +99,7 @@ class Environment:
             raise CompileError(_shown(text, [(issue.position, issue.text)])) from None
         checker = Checker(self._variables, self._fields, self._declared)
         checker.check(root)
-        errors = checker.errors or [*_literal_errors(root), *_mixed_errors(root)]
+        errors = checker.errors or [*_literal_errors(root), *_mixed_errors(root), *format_checks.errors(root)]
         if errors:
             raise CompileError(_shown(text, errors))
         try:

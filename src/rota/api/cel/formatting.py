@@ -7,7 +7,7 @@ from rota.api.cel import times
 from rota.api.cel.types import Type
 from rota.api.cel.values import Duration, EvaluationError, Timestamp, from_key, type_of
 
-_CLAUSE: Final = re.compile(r"%(?:\.(\d*))?(.?)", re.DOTALL)
+CLAUSE: Final = re.compile(r"%(?:\.(\d*))?(.?)", re.DOTALL)
 _QUOTED: Final = {
     "\a": "\\a",
     "\b": "\\b",
@@ -50,7 +50,7 @@ def format_text(text: Any, args: Any) -> str:
         used += 1
         return _clause(verb, clause[1], value)
 
-    return _CLAUSE.sub(fill, text)
+    return CLAUSE.sub(fill, text)
 
 
 def _clause(verb: str, precision: str | None, value: Any) -> str:

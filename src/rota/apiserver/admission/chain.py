@@ -15,6 +15,7 @@ from rota.apiserver.admission.node_capacity import NodeCapacity
 from rota.apiserver.admission.node_restriction import NodeRestriction
 from rota.apiserver.admission.node_taints import NotReadyTaint
 from rota.apiserver.admission.pod_defaults import DefaultTolerations
+from rota.apiserver.admission.pod_security import PodSecurity
 from rota.apiserver.admission.priority import CLASSES, Priority
 from rota.apiserver.admission.process_security import ProcessSecurity
 from rota.apiserver.admission.resource_quota import QUOTAS, ResourceQuota
@@ -80,12 +81,13 @@ def mutating(
     )
 
 
-def validating(context: AdmissionContext, policies: ValidatingPolicies) -> tuple[Admission, ...]:
+def validating(context: AdmissionContext, registry: Registry, policies: ValidatingPolicies) -> tuple[Admission, ...]:
     """The plugins that run after validation."""
     return (
         CreationByUpdate(context.authorization),
         SignerRights(context.authorization),
         Unenforced(context.unenforced),
         ProcessSecurity(),
+        PodSecurity(registry, context.copies[NAMESPACES]),
         policies,
     )

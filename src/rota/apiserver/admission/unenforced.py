@@ -1,10 +1,9 @@
 """Objects that the server stores but does not enforce: it warns about them, or refuses them. The table is `ROWS`.
 
 A warning goes into the `Warning` header of the response, which kubectl and `rota` print. Some objects only promise that
-requests will be refused or changed: webhook configurations and mutating policies that fail closed, and enforced levels
-of pod security. A cluster that stores them looks protected and is not, so they are refused, with a message that names
-the option by which an administrator allows them (`--unenforced warn`). An object that was stored before may still be
-changed, with a warning.
+requests will be refused or changed: webhook configurations and mutating policies that fail closed. A cluster that
+stores them looks protected and is not, so they are refused, with a message that names the option by which an
+administrator allows them (`--unenforced warn`). An object that was stored before may still be changed, with a warning.
 
 Conversion webhooks of CustomResourceDefinitions are always refused (`rota.apiserver.crd.definitions`): objects would be
 served in the wrong shape. Security contexts that processes do not have are in `process_security`.
@@ -21,7 +20,6 @@ from rota.apiserver.interfaces import Attributes, Object
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _FLOW: Final = "flowcontrol.apiserver.k8s.io"
 _NETWORKING: Final = "networking.k8s.io"
-ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 #: The runtimes of workers; see `rota.worker.container_config.chosen`.
 _RUNTIMES: Final = frozenset({"process", "container"})
 
@@ -74,19 +72,6 @@ def _spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     return obj.get("spec") or {}
 
 
-def _labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
-    return (obj.get("metadata") or {}).get("labels") or {}
-
-
-def _enforces_pod_security(obj: Mapping[str, Any]) -> bool:
-    return _labels(obj).get(ENFORCE, "privileged") != "privileged"
-
-
-def _reports_pod_security(obj: Mapping[str, Any]) -> bool:
-    levels = (_labels(obj).get(f"pod-security.kubernetes.io/{one}", "privileged") for one in ("audit", "warn"))
-    return any(level != "privileged" for level in levels)
-
-
 def _is_of_type(*types: str) -> Applies:
     return lambda obj: _spec(obj).get("type") in types
 
@@ -115,17 +100,6 @@ ROWS: Final = (
     Row(GroupResource(_ADMISSION, "mutatingadmissionpolicies"), _POLICIES, _policy_fails_closed, promise=True),
     Row(GroupResource(_ADMISSION, "mutatingadmissionpolicies"), _POLICIES, _not(_policy_fails_closed)),
     Row(GroupResource(_ADMISSION, "mutatingadmissionpolicybindings"), _BINDINGS),
-    Row(
-        GroupResource("", "namespaces"),
-        f"this server has no Pod Security admission: the label {ENFORCE} refuses no pod",
-        _enforces_pod_security,
-        promise=True,
-    ),
-    Row(
-        GroupResource("", "namespaces"),
-        "this server has no Pod Security admission: the labels pod-security.kubernetes.io/audit and /warn do nothing",
-        _reports_pod_security,
-    ),
     Row(
         GroupResource(_NETWORKING, "networkpolicies"),
         "network policies are not enforced: pods share the network of their machine",

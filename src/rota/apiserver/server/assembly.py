@@ -206,7 +206,7 @@ def _kinds(
         restriction = NodeRestriction(registry, context.authorization)
         policies = ValidatingPolicies(registry, context.copies, context.authorization)
         mutating = chain.mutating(context, registry, restriction, policies)
-        validating = chain.validating(context, policies)
+        validating = chain.validating(context, registry, policies)
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
