@@ -86,7 +86,7 @@ def _recordings(data: Path) -> dict[str, tuple[Floats, Floats]]:
     for path in names.values():
         if not path.is_file():
             raise UserError(f"{path} is missing; name the folder with the recordings by --data")
-    days = _days(names["cpu"])
+    days = planetlab_days(names["cpu"])
     half = len(days) // 2
     size = _PODS_OF_MACHINE
     return {
@@ -110,8 +110,10 @@ def _machines(pods: Floats, size: int) -> Floats:
     return pods[: number * size].reshape(number, size, -1)
 
 
-def _days(path: Path) -> list[Floats]:
-    """The machine days of each day, oldest first."""
+def planetlab_days(path: Path) -> list[Floats]:
+    """The machine days of each day, oldest first, as shares."""
+    if not path.is_file():
+        raise UserError(f"{path} is missing; name the folder with the recordings by --data")
     found: dict[str, list[list[float]]] = {}
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         for day, _, *samples in csv.reader(lines):

@@ -28,9 +28,12 @@ BENCHES = (
     "extender",
     "simulate",
     "forecast",
+    "energy",
     "federation",
     "kubernetes",
 )
+
+_WITH_DATA = ("forecast", "energy")
 
 
 @click.command(
@@ -57,7 +60,7 @@ BENCHES = (
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=None,
-    help="The folder with recorded usage, for `forecast`.",
+    help="The folder with recorded usage, for forecast and energy.",
 )
 @output.json_option
 def command(*, what: str, store_url: str, quick: bool, data: Path | None, as_json: bool) -> None:
@@ -65,8 +68,8 @@ def command(*, what: str, store_url: str, quick: bool, data: Path | None, as_jso
 
     A ratio above 1 is better than the reference, for times as well as for rates.
     """
-    if data is not None and what not in ("forecast", "all"):
-        raise errors.UserError(f"--data belongs to `rota bench forecast`; leave it out for {what}")
+    if data is not None and what not in (*_WITH_DATA, "all"):
+        raise errors.UserError(f"--data belongs to the benchmarks {' and '.join(_WITH_DATA)}; leave it out for {what}")
     from rota.bench import report  # noqa: PLC0415 - not needed to refuse an option
 
     for name in BENCHES if what == "all" else [what]:
@@ -87,7 +90,7 @@ def _measure(name: str, store_url: str, quick: bool, data: Path | None) -> list[
     # On the disk of the data folder: the disk determines how long a durable write takes.
     with tempfile.TemporaryDirectory(dir=options.made_folder(options.data_folder()), prefix=".bench-") as place:
         url = store_url or options.sqlite_url(Path(place) / "store.db")
-        extra = {"data": data} if name == "forecast" else {}
+        extra = {"data": data} if name in _WITH_DATA else {}
         results: list[report.Result] = module.measure(store_url=url, quick=quick, **extra)
     return results
 
