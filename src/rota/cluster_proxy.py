@@ -3,10 +3,15 @@
 The control plane signs in at the member with the credentials of its Cluster and impersonates the user, so the member's
 own roles decide. A client's credentials, cookies and impersonation headers do not go on. What passes in both directions
 is in `apiserver/subresources/relay.py`.
+
+Connections to a member are kept while its address and credentials are the same. The first request after a change of
+these ends everything that still runs with the former ones; other changes of a Cluster, such as taints, end nothing.
 """
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -28,6 +33,8 @@ _SECRETS: Final = GroupResource("", "secrets")
 _CONNECT_S: Final = 10.0
 #: How long a member may take to begin its answer; what follows may be a watch.
 _PATIENCE_S: Final = 60.0
+#: Members of a Cluster's spec that placement uses, not connections.
+_WITHOUT_CONNECTION: Final = frozenset({"provider", "region", "resourceModels", "taints", "zone", "zones"})
 _HANDSHAKE: Final = (
     b"sec-websocket-key",
     b"sec-websocket-version",
@@ -36,13 +43,34 @@ _HANDSHAKE: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a member is reached, and what runs there."""
+
+    #: What the address and the credentials were read from.
+    made_from: tuple[object, ...]
+    endpoint: Endpoint
+    session: aiohttp.ClientSession
+    tunnels: "weakref.WeakSet[streaming.SocketStream]" = field(default_factory=weakref.WeakSet)
+
+    answers: set[aiohttp.ClientResponse] = field(default_factory=set)
+
+    async def close(self) -> None:
+        """End all requests."""
+        for tunnel in tuple(self.tunnels):
+            tunnel.close()
+        for answer in self.answers:
+            # Closing a session does not wake readers of a body.
+            answer.content.set_exception(aiohttp.ClientConnectionError("the credentials of the cluster have changed"))
+        await self.session.close()
+
+
 class ClusterProxy:
     """Passes requests on to members; keeps connections to those that were asked for."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock: Final = clock
-        #: By cluster: the versions of the objects that say how it is reached, and the way there.
-        self._known: Final[dict[str, tuple[tuple[object, ...], Endpoint, aiohttp.ClientSession]]] = {}
+        self._known: Final[dict[str, _Way]] = {}
 
     @property
     def handlers(self) -> Mapping[tuple[GroupResource, str], SubresourceHandler]:
@@ -51,9 +79,8 @@ class ClusterProxy:
 
     async def close(self) -> None:
         """Close all connections."""
-        for _, _, session in self._known.values():
-            await session.close()
-        self._known.clear()
+        for name in tuple(self._known):
+            await self._drop(name)
 
     async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Stream | Tunnel:
         """The member's answer."""
@@ -61,11 +88,15 @@ class ClusterProxy:
         if any(unquote(segment) in (".", "..") for segment in request.tail.split("/")):
             # The server of a Cluster may have a path, which is not left.
             raise errors.bad_request("a proxied path has no segments . and ..")
-        cluster = (await registry.read(registry.resource(_CLUSTERS), "", name)).object
-        endpoint, session = await self._way(cluster, registry)
+        try:
+            cluster = (await registry.read(registry.resource(_CLUSTERS), "", name)).object
+        except errors.NotFound:
+            await self._drop(name)
+            raise
+        way = await self._way(cluster, registry)
         headers = [*relay.sent(request.headers), *relay.identity(request.at.user)]
         try:
-            authorization = await endpoint.credentials.authorization()
+            authorization = await way.endpoint.credentials.authorization()
         except CredentialError as error:
             raise errors.service_unavailable(f"the credentials of cluster {name} cannot be used: {error}") from error
         if authorization:
@@ -74,20 +105,29 @@ class ClusterProxy:
         if any(not value.isprintable() for _, value in headers):
             raise errors.bad_request("a header or the user's name has characters that cannot be passed on")
         if request.headers.get(b"upgrade", b"").lower() == b"websocket":
-            return await _upgraded(name, endpoint, path, headers, request)
-        return await _answered(name, endpoint, session, path, headers, request)
+            return await _upgraded(name, way, path, headers, request)
+        return await _answered(name, way, path, headers, request)
 
-    async def _way(self, cluster: Object, registry: Registry) -> tuple[Endpoint, aiohttp.ClientSession]:
+    async def _drop(self, name: str) -> None:
+        known = self._known.pop(name, None)
+        if known is not None:
+            await known.close()
+
+    async def _way(self, cluster: Object, registry: Registry) -> _Way:
         name, spec = meta.name(cluster), cluster.get("spec") or {}
         reference = spec.get("impersonatorSecretRef") or spec.get("secretRef")
         secret = None
         if reference is not None:
             stored = await registry.find(registry.resource(_SECRETS), reference["namespace"], reference["name"])
             secret = None if stored is None else stored.object
-        version = (meta.uid(cluster), spec, None if secret is None else meta.metadata(secret).get("resourceVersion"))
+        made_from = (
+            meta.uid(cluster),
+            {member: value for member, value in spec.items() if member not in _WITHOUT_CONNECTION},
+            None if secret is None else (meta.uid(secret), secret.get("data")),
+        )
         known = self._known.get(name)
-        if known is not None and known[0] == version:
-            return known[1], known[2]
+        if known is not None and known.made_from == made_from:
+            return known
         try:
             endpoint = connections.endpoint(cluster, secret, clock=self._clock)
             tls = endpoint.tls()
@@ -100,24 +140,20 @@ class ClusterProxy:
             skip_auto_headers=("User-Agent", "Content-Type", "Accept", "Accept-Encoding"),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
         )
-        if known is not None:
-            await known[2].close()
-        self._known[name] = (version, endpoint, session)
-        return endpoint, session
+        way = _Way(made_from, endpoint, session)
+        await self._drop(name)
+        self._known[name] = way
+        return way
 
 
 async def _answered(
-    name: str,
-    endpoint: Endpoint,
-    session: aiohttp.ClientSession,
-    path: str,
-    headers: list[tuple[str, str]],
-    request: SubresourceRequest,
+    name: str, way: _Way, path: str, headers: list[tuple[str, str]], request: SubresourceRequest
 ) -> Stream:
+    endpoint = way.endpoint
     server = endpoint.server.rstrip("/")
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            answer = await session.request(
+            answer = await way.session.request(
                 request.method,
                 URL(server + path, encoded=True),
                 data=request.content or None,
@@ -130,19 +166,22 @@ async def _answered(
     kind, returned = relay.returned(answer.headers.items(), server=server, prefix=request.prefix)
 
     async def chunks() -> AsyncIterator[bytes]:
+        way.answers.add(answer)
         try:
             async for chunk in answer.content.iter_any():
                 yield chunk
         finally:
+            way.answers.discard(answer)
             answer.close()
 
     return Stream(content_type=kind, chunks=chunks(), code=answer.status, headers=returned)
 
 
 async def _upgraded(
-    name: str, endpoint: Endpoint, path: str, headers: list[tuple[str, str]], request: SubresourceRequest
+    name: str, way: _Way, path: str, headers: list[tuple[str, str]], request: SubresourceRequest
 ) -> Tunnel:
     """The client's connection, once the member has accepted it as a WebSocket."""
+    endpoint = way.endpoint
     there = urlsplit(endpoint.server)
     try:
         async with asyncio.timeout(_CONNECT_S):
@@ -174,7 +213,9 @@ async def _upgraded(
     except BaseException:
         writer.close()
         raise
-    return Tunnel(peer=streaming.SocketStream(reader, writer), headers=accepted)
+    peer = streaming.SocketStream(reader, writer)
+    way.tunnels.add(peer)
+    return Tunnel(peer=peer, headers=accepted)
 
 
 def _unreachable(name: str, problem: BaseException) -> errors.ApiError:
