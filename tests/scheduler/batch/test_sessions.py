@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.scheduler.batch import situations
 
 from rota.columns.objects import MalformedObjectError
 from rota.scheduler.batch import conf, registry, scenarios, snapshots
@@ -196,3 +197,21 @@ def test_a_switch_that_switches_nothing_is_refused_with_its_path() -> None:
     with pytest.raises(ConfigurationError) as refused:
         conf.parse(text, registry.KNOWN)
     assert [fault.path for fault in refused.value.faults] == ["tiers[0].plugins[0].enableTargetJob"]
+
+
+def test_groups_of_one_shape_share_a_refusal_and_smaller_ones_are_still_placed() -> None:
+    text = 'actions: "allocate"\ntiers: [{plugins: [{name: gang}, {name: predicates}]}]'
+    one = situations.situation(
+        text,
+        nodes=[situations.node("a"), situations.node("b")],
+        podGroups=[situations.group(name) for name in ("g1", "g2", "g3")],
+        pods=[
+            situations.pod("g1", 0, {"cpu": "9"}),
+            situations.pod("g2", 0, {"cpu": "9"}),
+            situations.pod("g3", 0, {"cpu": "8"}),
+        ],
+    )
+    quick, whole = scenarios.decide(one, quick=True), scenarios.decide(one)
+    assert quick.binds == whole.binds == {"default/g3-w-0": "a"}
+    for key in ("default/g1", "default/g2"):
+        assert "2 Insufficient cpu" in quick.conditions[key].message

@@ -1,5 +1,6 @@
 """The batch profile with plugins that need more than nodes and pods, and its explanations, on a live scheduler."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rota.scheduler.batch_profile import usage_reader
@@ -77,3 +78,33 @@ async def test_measured_usage_is_read_only_for_plugins_that_need_it() -> None:
         assert not scheduler.batch.settings.configuration.uses(*usage_reader.PLUGINS)
         await reader.read()  # this server has no metrics: nothing is known, and nothing fails
         assert reader.usage == {}
+
+
+TDM = """
+actions: "enqueue, allocate, shuffle"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: predicates}, {name: tdm, arguments: {tdm.revocable-zone.rz: HOURS, tdm.evict.period: 10s}}]
+"""
+
+
+async def test_pods_leave_a_lent_node_when_its_hours_are_over_though_nothing_waits() -> None:
+    async with batches.cluster() as cluster:
+        now = datetime.fromtimestamp(cluster.clock.now(), UTC)
+        ends = now + timedelta(minutes=2)
+        hours = f'"{now - timedelta(minutes=2):%H:%M}-{ends:%H:%M}"'
+        async with cluster.batching(TDM.replace("HOURS", hours)):
+            await cluster.add_node("n1", labels={"volcano.sh/revocable-zone": "rz"})
+            await cluster.add_gang("lent", 1, annotations={"volcano.sh/preemptable": "true"})
+            await cluster.started("lent")
+            await cluster.run_pods("lent")
+            await cluster.phase("lent", "Running")
+            for _ in range(60):
+                await cluster.clock.advance(5)
+                await cluster.sweep()
+                pods = await cluster.members("lent")
+                if not pods or pods[0]["metadata"].get("deletionTimestamp"):
+                    break
+            else:
+                raise AssertionError("the pod stays though the hours are over")
+            assert cluster.clock.now() >= ends.replace(second=0, microsecond=0).timestamp()

@@ -213,6 +213,10 @@ class Session:
             return None
         return self._shapes.best(task, rows)
 
+    def shapes_decide(self, task: Task) -> bool:
+        """Whether nodes take or refuse a pod by its shape and their resources alone, and reasons may be shared."""
+        return self._shapes is not None and not task.info.nominated_node and self._shapes.decides(task)
+
     def pre_predicate_quickly(self, task: Task) -> str | None:
         """Prepare plugins other than the one that judges nodes alone."""
         for prepare in self._other_preparations:

@@ -88,6 +88,10 @@ class ShapeSearch:
             return None
         return Found(int(candidates[int(self._rate(task, candidates).argmax())]), idle=False)
 
+    def decides(self, task: Task) -> bool:
+        """Whether the search applies to a pod."""
+        return self._filters is None or self._filters.refused_alone(task) is not None
+
     def _updated(self, task: Task) -> _Known | None:
         shape, nodes = task.info.shape, self._nodes
         refused = None if self._filters is None else self._filters.refused_alone(task)

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from rota.columns.arrays import BoolArray
+from rota.columns.pods import PodShape
 from rota.scheduler.batch import arguments as args
 from rota.scheduler.batch.actions import worksheets
 from rota.scheduler.batch.actions.worksheets import Worksheet
@@ -40,6 +41,8 @@ class Allocate:
         self._cached: Final[bool] = session.configuration.arguments[self.name]["predicateErrorCacheEnable"]
         #: By group and domain of the group, where its sub-groups went.
         self._decisions: dict[tuple[str, str], dict[str, str]] = {}
+        #: Shapes of pods that found no node. Nodes only fill up while this action runs, so no pod like them finds one.
+        self._hopeless: Final[dict[PodShape, FitErrors]] = {}
 
     def run(self) -> None:
         """Place what can be placed."""
@@ -208,7 +211,7 @@ class Allocate:
                 if session.subjob_ready(job, subjob):
                     break
                 continue
-            feasible, goes_on = self._searched(job, task, rows, cache, domain)
+            feasible, goes_on = self._searched(job, task, rows, cache, domain, first=not len(statement))
             if feasible is None:
                 if goes_on:
                     continue
@@ -244,9 +247,19 @@ class Allocate:
         return tree.common(tree.leaf_of(row), home)
 
     def _searched(
-        self, job: Job, task: Task, rows: BoolArray, cache: ErrorCache, domain: HyperNode
+        self, job: Job, task: Task, rows: BoolArray, cache: ErrorCache, domain: HyperNode, *, first: bool
     ) -> tuple[BoolArray | None, bool]:
-        """Find nodes for a pod; without any, whether other pods can still complete the group."""
+        """Find nodes for a pod; without any, whether other pods can still complete the group.
+
+        `first` says that no other pod of the group is placed by this statement.
+        """
+        # A group with sub-groups or domains is tried several times, and places of its trials become free again.
+        alone = domain.name == CLUSTER and not job.policies and not job.hard_topology
+        shared = alone and self._session.shapes_decide(task)
+        known = self._hopeless.get(task.info.shape) if shared else None
+        if known is not None:
+            job.fit_errors[task.uid] = known
+            return None, job.may_go_on(task.subjob)
         reason = self._session.pre_predicate(task)
         if reason is not None:
             job.fit_errors[task.uid] = _refused_everywhere(rows, reason)
@@ -255,6 +268,8 @@ class Allocate:
         if errors is None:
             return feasible, True
         job.fit_errors[task.uid] = errors if domain.name == CLUSTER else errors.within(domain.name)
+        if shared and first:
+            self._hopeless[task.info.shape] = errors
         return None, job.may_go_on(task.subjob)
 
     def _place_quickly(self, task: Task, rows: BoolArray | None, statement: Statement) -> bool:
