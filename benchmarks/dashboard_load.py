@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=50_000)
     parser.add_argument("--rate", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--screenshot", type=Path, help="where to keep a picture of the map")
     options = parser.parse_args()
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, options), daemon=True)
@@ -147,6 +148,8 @@ async def _measure(url: str, pipe: Connection, pid: int, options: argparse.Names
         outcomes = await asyncio.gather(*readers, return_exceptions=True)
         found["readers that failed"] = sum(isinstance(one, Exception) for one in outcomes)
         if page is not None:
+            if options.screenshot is not None:
+                await page.screenshot(path=options.screenshot)
             found["page"] = await page.evaluate(
                 "() => ({ ...window.measured, heap: performance.memory.usedJSHeapSize })"
             )

@@ -25,11 +25,13 @@ PAGES = (
     "pods/default/web?tab=why",
     "pods/default/too-large?tab=why",
     "pods/default/web?tab=yaml",
+    "pods/default/web?tab=terminal",
     "pipelines",
     "pipelines/default/first",
     "queues",
     "what-if",
     "what-if?drain=worker-1",
+    "schedulers",
     "federation",
 )
 
@@ -106,6 +108,18 @@ def test_a_log_is_live_and_can_be_searched(visit: Visit) -> None:
     visit.see("cannot open the input")
 
 
+def test_a_shell_runs_commands_in_the_container(visit: Visit) -> None:
+    visit.open("pods/default/web?tab=terminal")
+    command = visit.page.get_by_label("Command")
+    visit.see("sh, line by line")
+    for text, answer in (("echo $((6 * 7))", "42"), ("nonsense-command", "not found")):
+        command.fill(text)
+        command.press("Enter")
+        visit.page.wait_for_function(f"() => document.querySelector('.log').textContent.includes('{answer}')")
+    command.press("ArrowUp")
+    assert command.input_value() == "nonsense-command"
+
+
 def test_one_pod_has_its_events_conditions_and_yaml(visit: Visit) -> None:
     visit.open("pods/default/web")
     visit.see("PodScheduled")
@@ -175,6 +189,8 @@ def test_what_if_says_what_a_drain_would_do_before_it_is_done(visit: Visit, clus
 def test_queues_and_the_federation_have_their_pages(visit: Visit) -> None:
     visit.open("queues")
     visit.page.get_by_role("row").filter(has_text="default").first.wait_for()
+    visit.open("schedulers")
+    visit.see("One scheduler places all pods")
     visit.open("federation")
     visit.see("This cluster is not the control plane of a federation")
 

@@ -11,6 +11,7 @@ import { Pods } from "./views/pods.js";
 import { PodPage } from "./views/pod.js";
 import { Pipelines, RunPage } from "./views/pipelines.js";
 import { Queues } from "./views/queues.js";
+import { Schedulers } from "./views/schedulers.js";
 import { WhatIf } from "./views/whatif.js";
 import { Federation } from "./views/federation.js";
 
@@ -21,6 +22,7 @@ const PAGES = [
   ["pipelines", "Pipelines", "l"],
   ["queues", "Queues and jobs", "q"],
   ["what-if", "What if", "w"],
+  ["schedulers", "Schedulers", "s"],
   ["federation", "Federation", "f"],
 ];
 
@@ -44,6 +46,8 @@ function Page() {
         : html`<${Pipelines} />`;
     case "queues":
       return html`<${Queues} />`;
+    case "schedulers":
+      return html`<${Schedulers} />`;
     case "what-if":
       return html`<${WhatIf} />`;
     case "federation":

@@ -50,6 +50,8 @@ COLLECTIONS: Final[Mapping[str, Collection]] = {
     "pipelines": _objects(("rota.dev", "v1alpha1", "pipelines")),
     "pipelineruns": _objects(("rota.dev", "v1alpha1", "pipelineruns")),
     "stepruns": _objects(("rota.dev", "v1alpha1", "stepruns")),
+    "schedulers": _objects(("rota.dev", "v1alpha1", "schedulerinstances")),
+    "shardmaps": _objects(("rota.dev", "v1alpha1", "shardmaps")),
     "queues": _objects(batch.QUEUES),
     "podgroups": _objects(batch.POD_GROUPS),
     "batchjobs": _objects(batch.JOBS),
@@ -58,7 +60,7 @@ COLLECTIONS: Final[Mapping[str, Collection]] = {
     "clusters": _objects(("cluster.karmada.io", "v1alpha1", "clusters")),
     "bindings": _objects(("work.karmada.io", "v1alpha2", "resourcebindings")),
 }
-_CLUSTER_WIDE: Final = frozenset({"nodes", "namespaces", "queues", "clusters"})
+_CLUSTER_WIDE: Final = frozenset({"nodes", "namespaces", "queues", "clusters", "schedulers", "shardmaps"})
 
 VIEWS: Final[Mapping[str, ViewKind]] = {
     "overview": ViewKind(

@@ -70,7 +70,7 @@ rota:dashboard: User/rota:dashboard
     read  batch  jobs
     read  coordination.k8s.io  leases
     read  rbac.authorization.k8s.io  clusterrolebindings,clusterroles,rolebindings,roles
-    read  rota.dev  pipelineruns,pipelines,stepruns
+    read  rota.dev  pipelineruns,pipelines,schedulerinstances,shardmaps,stepruns
     read  batch.volcano.sh  jobs
     read  scheduling.volcano.sh  podgroups,queues
     read  cluster.karmada.io  clusters

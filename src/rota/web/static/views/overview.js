@@ -39,7 +39,7 @@ export function Overview() {
         <tbody>${told.waiting.map((/** @type {any} */ one) => html`<tr><td><${Link} to=${podLink(one.namespace, one.name, "why")}>${one.namespace}/${one.name}<//></td>
           <td class="num">${duration(now - one.created)}</td><td class="wide">${one.message || "the scheduler has not looked at it yet"}</td></tr>`)}</tbody></table></div>`}
     </section>
-    <section aria-label="Figures"><h2>Last 24 hours</h2>
+    <section aria-label="Figures"><h2>Last 24 hours ${view.samples.length > 1 && html`<span class="muted small">since ${new Date(view.samples[0][0] * 1000).toLocaleString()}</span>`}</h2>
       ${view.samples.length < 2
         ? html`<${Empty} title="Figures are being collected"><p>They begin with the first dashboard that is opened at this server; the first points come within 20 seconds.</p><//>`
         : html`<div class="plots">
@@ -82,7 +82,7 @@ function Plot({ title, samples, series }) {
         height: 150,
         legend: { show: false },
         cursor: { y: false },
-        scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 1, 0.001) * 1.1] } },
+        scales: { y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
         series: [{}, ...series.map(([label, , name]) => ({ label, stroke: colour(name), width: 1.5, points: { show: samples.length < 3 } }))],
         axes: [axis, { ...axis, size: 44 }],
       },

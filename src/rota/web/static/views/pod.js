@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, follow, json, lines, podPath, request, text } from "../api.js";
 import { Action, Empty, Link, Status, Tabs, duration, go, html, place, useNow, useRight } from "../ui.js";
+import { Terminal } from "./terminal.js";
 import { Why } from "./why.js";
 
 /** @param {string} path @param {string} query @returns {[any[] | null, Error | null]} */
@@ -21,6 +22,7 @@ export function PodPage({ namespace, name }) {
   const tab = place.value.query.get("tab") ?? "state";
   const [found, problem] = useObjects(`/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`, `fieldSelector=metadata.name=${encodeURIComponent(name)}`);
   const mayDelete = useRight("delete", "pods", namespace);
+  const mayExec = useRight("create", "pods/exec", namespace);
   const mayLog = useRight("get", "pods/log", namespace);
   const title = html`<p class="crumbs"><${Link} to="pods">Pods<//> / <${Link} to=${`pods?namespace=${encodeURIComponent(namespace)}`}>${namespace}<//></p>`;
   if (problem) return html`${title}<${Empty} title="This pod cannot be shown"><p>${problem.message}</p><//>`;
@@ -35,9 +37,10 @@ export function PodPage({ namespace, name }) {
   return html`${title}
     <div class="row between"><h1>${name} <${Status} status=${status} /></h1>
       <div class="row">${mayDelete && html`<${Action} danger label="Delete" question=${`Delete pod ${namespace}/${name}? Its containers are stopped.`} act=${remove} />`}</div></div>
-    <${Tabs} current=${tab} tabs=${[["state", "State"], ...(mayLog ? [["log", "Log"]] : []), ["why", "Why here"], ["yaml", "YAML"]]} />
+    <${Tabs} current=${tab} tabs=${[["state", "State"], ...(mayLog ? [["log", "Log"]] : []), ["why", "Why here"], ...(mayExec ? [["terminal", "Terminal"]] : []), ["yaml", "YAML"]]} />
     ${tab === "log" ? html`<${Log} pod=${pod} />`
       : tab === "why" ? html`<${Why} pod=${pod} />`
+      : tab === "terminal" ? html`<${Terminal} pod=${pod} />`
       : tab === "yaml" ? html`<${Yaml} path=${podPath(namespace, name)} version=${pod.metadata.resourceVersion} />`
       : html`<${State} pod=${pod} />`}`;
 }

@@ -65,15 +65,18 @@ export function WhatIf() {
 /** @param {{told: any, spec: any}} props */
 function Answer({ told, spec }) {
   const count = (/** @type {any[]} */ some) => some?.length ?? 0;
-  const fine = !count(told.waits) && !count(told.lost) && !count(told.preempted) && told.fits !== false;
+  // Pods that wait now and would go on waiting are not the question's doing.
+  const already = (told.waits ?? []).filter((/** @type {any} */ one) => one.unchanged);
+  const waits = (told.waits ?? []).filter((/** @type {any} */ one) => !one.unchanged);
+  const fine = !count(waits) && !count(told.lost) && !count(told.preempted) && told.fits !== false;
   return html`<h2>Answer</h2>
     <p class="lead"><${Status} status=${fine ? "Everything finds a place" : "Not everything finds a place"} kind=${fine ? "good" : "bad"} />${" "}
-      ${plural(count(told.moves), "pod moves", "pods move")}, ${plural(count(told.placed), "pod")} without a node ${count(told.placed) === 1 ? "gets" : "get"} one, ${plural(count(told.waits), "pod waits", "pods wait")}, ${count(told.preempted)} preempted, ${count(told.lost)} lost.</p>
-    ${(told.allocated ?? []).length > 0 && html`<p>${told.allocated.map((/** @type {any} */ one) => html`<span class="tag">${one.resource}: ${one.before} % → ${one.after} %</span> `)} <span class="muted">of ${plural(told.nodes ?? 0, "node")}</span></p>`}
+      ${plural(count(told.moves), "pod moves", "pods move")}, ${plural(count(told.placed), "pod")} without a node ${count(told.placed) === 1 ? "gets" : "get"} one, ${plural(count(waits), "pod waits", "pods wait")}${already.length ? ` (and ${already.length} that wait already)` : ""}, ${count(told.preempted)} preempted, ${count(told.lost)} lost.</p>
+    ${(told.allocated ?? []).length > 0 && html`<p>${told.allocated.map((/** @type {any} */ one) => html`<span class="tag">${one.resource}: ${one.before / 10} % → ${one.after / 10} %</span> `)} <span class="muted">of ${plural(told.nodes ?? 0, "node")}</span></p>`}
     ${(told.notes ?? []).map((/** @type {string} */ one) => html`<p class="muted">${one}</p>`)}
-    <${Changes} title="Waits" pods=${told.waits} /><${Changes} title="Lost: no controller creates it again" pods=${told.lost} />
-    <${Changes} title="Preempted" pods=${told.preempted} /><${Changes} title="Moves" pods=${told.moves} /><${Changes} title="Gets a node" pods=${told.placed} /><${Changes} title="Stays on the drained node" pods=${told.stays} />
-    ${spec.drain?.length === 1 && !spec.addNodes && !spec.pods && html`<${Drain} node=${spec.drain[0]} affected=${[told.moves, told.waits, told.lost].flat().filter(Boolean)} />`}`;
+    <${Changes} title="Waits" pods=${waits} /><${Changes} title="Lost: no controller creates it again" pods=${told.lost} />
+    <${Changes} title="Preempted" pods=${told.preempted} /><${Changes} title="Moves" pods=${told.moves} /><${Changes} title="Gets a node" pods=${told.placed} /><${Changes} title="Stays on the drained node" pods=${told.stays} /><${Changes} title="Waits already" pods=${already} />
+    ${spec.drain?.length === 1 && !spec.addNodes && !spec.pods && html`<${Drain} node=${spec.drain[0]} affected=${[told.moves, waits, told.lost].flat().filter(Boolean)} />`}`;
 }
 
 /** @param {string} pod */

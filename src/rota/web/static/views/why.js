@@ -29,9 +29,9 @@ export function Why({ pod }) {
   const nodes = told.nodes ?? [];
   const most = Math.max(1, ...nodes.map((/** @type {any} */ one) => one.total ?? 0));
   return html`<section aria-label="Explanation">
-    <p class="lead"><${Status} status=${told.outcome} /> ${told.summary}</p>
+    <p class="lead"><${Status} status=${told.outcome} /> ${name} ${told.summary}</p>
     ${told.nominated && html`<p>Preemption would make room on <b>${told.nominated}</b> by evicting ${victims(told.victims)}.</p>`}
-    ${told.noRoom && html`<p>Preemption does not help: ${told.noRoom}</p>`}
+    ${told.noRoom && html`<p>Preemption does not help: ${told.noRoom.replace(/^preemption: /, "")}</p>`}
     ${(told.changes ?? []).length > 0 && html`<h2>What would have to change</h2><ul class="plain changes">${told.changes.map((/** @type {any} */ one) => html`<li>
       <span class="tag">${one.plugin}</span> ${one.text}
       <p class="muted small">${plural(one.nodes, "node")}${one.opens ? `; on ${one.opens} it is the only obstacle` : ""}${one.examples?.length ? `, such as ${one.examples.slice(0, 3).join(", ")}` : ""}</p></li>`)}</ul>`}
