@@ -129,8 +129,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             process_cluster.end_tasks(folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
+    """A browser for the tests of a module.
+
+    Playwright's event loop runs in this thread as long as the browser is open; tests of other modules need their own.
+    """
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only where there is a browser
 
     with sync_playwright() as driver:
@@ -171,7 +175,7 @@ def visiting(browser: "Browser", url: str, **options: Any) -> Iterator[Visit]:
     context.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def signed_in(browser: "Browser", cluster: Cluster) -> Any:
     """The cookies and the storage of a browser that is signed in."""
     with visiting(browser, cluster.url) as made:
