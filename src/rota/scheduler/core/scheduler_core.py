@@ -155,7 +155,7 @@ class SchedulerCore:
         """When `step` has something to do without an event before; None if only an event can change that."""
         deadline = self.waiting.next_deadline()
         due = None if self.saturated else self.queue.next_wakeup()
-        return min((moment for moment in (deadline, due) if moment is not None), default=None)
+        return due if deadline is None else deadline if due is None else min(deadline, due)
 
     def revoke(self, uid: str, why: str) -> bool:
         """Release a pod that waits for Permit plugins, with the next `step`; returns whether it was waiting."""

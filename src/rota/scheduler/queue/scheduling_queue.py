@@ -267,6 +267,8 @@ class SchedulingQueue:
 
     def next_wakeup(self) -> float | None:
         """The earliest time at which `flush` has work; None if only an event can change that."""
+        if not self._pods:
+            return None
         moments = []
         if self._backoff:
             moments.append(pod_backoff.over_at(self._backoff.peek()[1][0]))
