@@ -7,6 +7,7 @@ that `import rota` and the command line start fast. Type checkers read `__init__
 __version__ = "0.1.0"
 
 _HOMES = {
+    "actors": ("Actor", "ActorClass", "actor"),
     "pipeline_builder": ("PipelineError", "on_exit"),
     "clients": ("AsyncClient", "Client"),
     "executors": ("Executor",),

@@ -1,3 +1,6 @@
+from rota.python.actors import Actor as Actor
+from rota.python.actors import ActorClass as ActorClass
+from rota.python.actors import actor as actor
 from rota.python.clients import AsyncClient as AsyncClient
 from rota.python.clients import Client as Client
 from rota.python.executors import Executor as Executor

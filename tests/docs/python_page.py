@@ -20,7 +20,7 @@ All that `import rota` has. This page is written by a test from the code itself:
 `REWRITE_REFERENCE=1 pytest tests/docs/test_python.py`. How to use it: [howto](../howto/use-from-python.md).
 """
 _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "Clients": ("Client", "AsyncClient", "Executor", "Progress"),
+    "Clients": ("Client", "AsyncClient", "Executor", "Progress", "actor", "ActorClass", "Actor"),
     "Futures": ("Future", "as_completed", "wait", "results"),
     "Tasks": ("task", "Task", "from_secret"),
     "Simulations": ("simulate",),

@@ -24,6 +24,6 @@ def test_everything_public_has_its_place() -> None:
 @pytest.mark.slow
 def test_the_page_on_python_works_as_written(tmp_path: Path) -> None:
     followed = following.follow("use-from-python.md", tmp_path)
-    assert len(followed) == 5
+    assert len(followed) == 6
     for promised, printed in followed:
         assert printed == promised

@@ -33,10 +33,6 @@ def until(holds: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def leases(cluster: Cluster) -> list[str]:
-    return cluster.rota("get", "jobs", "-l", "rota.dev/lease", "-o", "name").split()
-
-
 @pytest.fixture
 def own(cluster: Cluster) -> Iterator[rota.Client]:
     """A client without leases."""
@@ -56,6 +52,17 @@ def test_calls_share_a_worker_which_is_given_back_when_it_is_idle(cluster: Clust
         assert client.progress().succeeded == 20
         until(lambda: not client.progress().leases)
         assert client.submit(os.getpid).result(PATIENCE_S) not in pids, "and another one is leased when needed"
+
+
+def test_leases_are_shown_with_their_client_and_their_shape(own: rota.Client, cluster: Cluster) -> None:
+    task = rota.task(cpu=0.1, memory="200Mi")(os.getpid)
+    future = own.submit(task)
+    future.result(PATIENCE_S)
+    rows = json.loads(cluster.rota("top", "leases", "--json"))
+    (row,) = [one for one in rows if one["name"] == future.pod]
+    assert (row["node"], row["phase"], row["shape"]) == (future.node, "Running", task.task_options.shape)
+    assert row["requests"] == {"cpu": "100m", "memory": "200Mi"}
+    assert row["lease"] in cluster.rota("top", "leases", "-A")
 
 
 def test_nothing_of_a_call_is_in_the_store(own: rota.Client, cluster: Cluster) -> None:
@@ -286,6 +293,39 @@ def test_other_programs_cannot_use_a_lease(own: rota.Client) -> None:
         return [int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
 
     assert own.submit(ports).result(PATIENCE_S) == [], "with a client, a worker listens no more"
+
+
+class Counter:
+    def __init__(self, start: int) -> None:
+        if start < 0:
+            raise ValueError("it counts from zero")
+        self.value = start
+
+    def add(self, number: int) -> int:
+        self.value += number
+        return self.value
+
+    def end(self) -> None:
+        os._exit(1)
+
+
+Counters = rota.actor(Counter)
+
+
+def test_an_actor_keeps_its_state_and_is_not_made_again_silently(cluster: Cluster) -> None:
+    with rota.Client(cluster.kubeconfig), Counters.start(10) as counter:
+        futures = [counter.add.submit(1) for _ in range(50)]
+        assert [one.result(PATIENCE_S) for one in futures] == list(range(11, 61)), "one after the other"
+        assert counter.add(5) == 65
+        with pytest.raises(rota.TaskDied):
+            counter.end()
+        with pytest.raises(RuntimeError, match=r"the actor counter-\w+ is gone"):
+            counter.add(1)
+        with pytest.raises(ValueError, match="counts from zero"):
+            Counters.start(-1)
+    assert Counters(3).add(1) == 4, "here, as the class that it is"
+    with pytest.raises(rota.OptionError, match="an actor has no retries"):
+        rota.actor(retries=1)
 
 
 def test_futures_of_large_results_can_be_awaited(cluster: Cluster) -> None:

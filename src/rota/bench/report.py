@@ -26,6 +26,11 @@ class Result(Struct, frozen=True, kw_only=True):
     #: What the value has to be, in words, and whether it is; absent where there is no goal.
     goal: str | UnsetType = UNSET
     met: bool | UnsetType = UNSET
+    #: For figures of several rounds (`rota.bench.rounds`): the width of the middle half as a part of the median, the
+    #: number of rounds, and whether they allow a conclusion.
+    spread: float | UnsetType = UNSET
+    rounds: int | UnsetType = UNSET
+    conclusive: bool | UnsetType = UNSET
 
 
 class Machine(Struct, frozen=True, kw_only=True):

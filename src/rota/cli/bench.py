@@ -24,6 +24,7 @@ BENCHES = (
     "schedulers",
     "batch",
     "tasks",
+    "functions",
     "pipeline",
     "extender",
     "simulate",
@@ -47,6 +48,10 @@ _WITH_DATA = ("forecast", "energy")
         ),
         ("rota bench kubernetes", "compare with stock Kubernetes, built by scripts/build-kubernetes"),
         ("rota bench forecast --data traces", "peak predictors on recorded usage of a folder"),
+        (
+            "ROTA_BENCH_PEERS=/opt/peers/bin/python rota bench functions",
+            "beside dask.distributed and Ray, if that Python has them",
+        ),
         ("rota bench all --json", "all benchmarks, one JSON object per line"),
     ],
 )
@@ -104,13 +109,29 @@ def _show(result: "report.Report", as_json: bool) -> None:
     machine = result.machine
     click.echo(f"{result.bench} on {machine.cores} x {machine.cpu}, {machine.memory_gib} GiB, load {machine.load}")
     output.table(
-        ["WHAT", "VALUE", "UNIT", "RATIO", "TO"],
+        ["WHAT", "VALUE", "UNIT", "RATIO", "SPREAD", "TO"],
         [
-            [row.name, _figure(row.value), row.unit, "" if row.ratio is None else _ratio(row.ratio), row.against]
+            [
+                row.name,
+                _figure(row.value),
+                row.unit,
+                "" if row.ratio is None else _ratio(row.ratio),
+                f"{row.spread:.0%}" if isinstance(row.spread, float) else "",
+                f"{row.against}{_verdict(row)}",
+            ]
             for row in result.results
         ],
-        right=["VALUE", "RATIO"],
+        right=["VALUE", "RATIO", "SPREAD"],
     )
+
+
+def _verdict(row: "report.Result") -> str:
+    """Whether a goal is reached, or why that cannot be said."""
+    if row.conclusive is False:
+        return f"; too wide a spread or too few rounds ({row.rounds}) to conclude"
+    if not isinstance(row.met, bool):
+        return ""
+    return f"; goal {'reached' if row.met else 'missed'}: {row.goal}"
 
 
 def _ratio(value: float) -> str:

@@ -1,4 +1,4 @@
-"""`rota top`: show resource usage of nodes and pods."""
+"""`rota top`: show resource usage of nodes, pods and leases."""
 
 from typing import Any
 
@@ -15,9 +15,12 @@ from rota.cli.command_types import Command
         ("rota top nodes", "CPU and memory usage of nodes"),
         ("rota top pods -A --sort-by memory", "tasks of all namespaces, largest memory usage first"),
         ("rota top pods -l team=a --containers", "per container"),
+        ("rota top leases -A", "leased workers of Python clients"),
     ],
 )
-@click.argument("what", type=click.Choice(["nodes", "node", "no", "pods", "pod", "po"]), metavar="nodes|pods")
+@click.argument(
+    "what", type=click.Choice(["nodes", "node", "no", "pods", "pod", "po", "leases"]), metavar="nodes|pods|leases"
+)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @options.namespace_option
 @options.everywhere_option
@@ -33,10 +36,13 @@ from rota.cli.command_types import Command
 @output.json_option
 @endpoints.nearest_options
 def command(*, what: str, **given: Any) -> None:
-    """Show the resource usage of nodes or pods, as workers last measured it.
+    """Show the resource usage of nodes, pods or leased workers, as workers last measured it.
 
     Usage may be below or above a pod's request; rota describe node shows requests.
     """
-    from rota.cli.commands import resource_usage  # noqa: PLC0415 - not needed to refuse an option
+    from rota.cli.commands import lease_usage, resource_usage  # noqa: PLC0415 - not needed to refuse an option
 
+    if what == "leases":
+        lease_usage.top(**given)
+        return
     resource_usage.top(nodes=what.startswith("no"), **given)

@@ -41,7 +41,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("describe", "Show an object in detail, with its dependents and events"),
         Verb("logs", "Print the output of tasks"),
         Verb("exec", "Run a command in the container of a task"),
-        Verb("top", "Show the resource usage of nodes or tasks"),
+        Verb("top", "Show the resource usage of nodes, tasks or leases"),
         Verb("delete", "Delete objects and terminate their tasks"),
         Verb("pipeline", "Run pipelines of steps that depend on each other"),
     ),

@@ -154,6 +154,11 @@ class Client:
         """How far the calls in leased workers are."""
         return self._loop.call(self._progress())
 
+    def end_actor(self, options: Options) -> None:
+        """Give back the worker of an actor; see `actors`."""
+        if not self._closed:
+            self._loop.call(self._leases.end_pool(options))
+
     async def _progress(self) -> Progress:
         return progress.of(self._leases)
 

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import math
 import ssl
 import threading
 from collections.abc import Callable, Iterable
@@ -37,6 +38,8 @@ LEASES: Final = 32
 IDLE_S: Final = 60.0
 #: Attempts to connect directly, some milliseconds apart.
 _ATTEMPTS: Final = 5_000
+#: The label of the lease that an actor lives in.
+ACTOR_LABEL: Final = "rota.dev/actor"
 #: How long the Job of a lease is kept after its end.
 _KEPT_S: Final = 60.0
 _log: Final = logs.get("rota")
@@ -143,13 +146,25 @@ class LeaseManager:
 
     def _pool(self, options: Options, shape: str) -> Pool:
         if shape not in self._pools:
-            self._pools[shape] = Pool(options, shape, self, most=self._most, idle_s=self._idle_s)
+            self._pools[shape] = self._new_pool(options, shape)
         return self._pools[shape]
+
+    def _new_pool(self, options: Options, shape: str) -> Pool:
+        if ACTOR_LABEL in options.labels:  # one worker, which is kept while the actor lives
+            return Pool(options, shape, self, most=1, idle_s=math.inf)
+        return Pool(options, shape, self, most=self._most, idle_s=self._idle_s)
+
+    async def end_pool(self, options: Options) -> None:
+        """Give back the leases of a shape; its unfinished calls fail."""
+        pool = self._pools.pop(options.shape, None)
+        for call in await pool.close() if pool is not None else ():
+            if not call.future.done():
+                self.fail(call, TaskLost(f"{call.future.name} had not ended when its actor was closed"))
 
     async def _opened(self, options: Options) -> None:
         """A pool with its first lease, which the cluster has accepted."""
         shape = options.shape
-        pool = Pool(options, shape, self, most=self._most, idle_s=self._idle_s)
+        pool = self._new_pool(options, shape)
         lease, call = self._prepared(options, shape, pool)
         await self._session.submit(call)
         if shape in self._pools:  # of another thread at the same time

@@ -74,12 +74,21 @@ async def _pods(
     rows = []
     for one in await _measured(client, POD_METRICS, names, selection, namespace):
         front = {"namespace": meta.namespace(one), "name": meta.name(one)}
-        parts = {part["name"]: _amounts(part.get("usage")) for part in one.get("containers") or ()}
         if containers:
-            rows += [{**front, "container": name, **used} for name, used in parts.items()]
+            rows += [{**front, "container": name, **used} for name, used in _parts(one).items()]
         else:
-            rows.append({**front, **{name: sum(used[name] for used in parts.values()) for name in _AMOUNTS}})
+            rows.append({**front, **usage_of_pod(one)})
     return rows
+
+
+def _parts(measured: Object) -> dict[str, dict[str, int]]:
+    return {part["name"]: _amounts(part.get("usage")) for part in measured.get("containers") or ()}
+
+
+def usage_of_pod(measured: Object) -> dict[str, int]:
+    """The usage of all containers of a pod, from its metrics."""
+    parts = _parts(measured)
+    return {name: sum(used[name] for used in parts.values()) for name in _AMOUNTS}
 
 
 async def _measured(
