@@ -448,7 +448,7 @@ def test_groups_are_shown_as_tables(rota: Rota) -> None:
 
 
 def test_a_batch_configuration_is_refused_by_its_path(rota: Rota) -> None:
-    bad = batch(conf="actions: allocate\ntiers: [{plugins: [{name: usage}]}]")
+    bad = batch(conf="actions: allocate\ntiers: [{plugins: [{name: useage}]}]")
     done = rota(stdin=json.dumps(bad) + "\n" + json.dumps(batch("good")))
     assert done.code == 3
     assert done.answers[0]["error"].startswith("conf.tiers[0].plugins[0].name: ")
