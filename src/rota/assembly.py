@@ -99,6 +99,7 @@ _ROLES: Final = {
     "spot agent": "packaging/manifests/spot-agent.yaml",
     "batch controller": "docs/examples/batch-controller-roles.yaml",
     "resolver": "docs/examples/resolver.yaml",
+    "forecaster": "docs/examples/forecaster-roles.yaml",
 }
 #: Allocations minus deallocations of containers before a collection of the youngest generation (`gc.set_threshold`).
 _GARBAGE_AFTER: Final = 20_000

@@ -1,10 +1,14 @@
 """The forecaster on an API server: it publishes, and the scheduler decides by what it published."""
 
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+from rota import assembly
 from rota.client.verbs import Client
 from rota.forecast.fleet import FleetSettings
-from rota.forecaster import kinds
+from rota.forecaster import kinds, rights
 from rota.forecaster.forecaster import Forecaster, Settings
 from rota.forecaster.node_series import NodeSeries
 from rota.testing.schedulers import SchedulingCluster, cluster
@@ -88,3 +92,16 @@ async def test_the_forecaster_works_while_it_leads() -> None:
 
         async with running.running(one.run):
             await running.until(published)
+
+
+def test_the_roles_that_the_command_names_have_every_permission() -> None:
+    path = Path(__file__).parents[2] / assembly._ROLES["forecaster"]
+    granted = {
+        (group, resource, verb)
+        for document in yaml.safe_load_all(path.read_text())
+        for rule in document.get("rules") or ()
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert {(right.group, right.resource, right.verb) for right in rights.needed(SETTINGS)} == granted
