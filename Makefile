@@ -65,7 +65,7 @@ check: install ## format, lint, types, import contracts, fast tests: about four 
 	$(BIN)/lint-imports
 	$(PYTEST) -m "not slow and not postgres and not etcd and not stock" -q $(ARGS)
 
-soak: install system ## inject random faults into a cluster while tasks run (root); ARGS="--minutes 10 --seed 7 --store postgres" or ARGS="--federation"
+soak: install system ## inject random faults into a cluster while tasks run (root); ARGS="--minutes 10 --seed 7 --store postgres" or ARGS="--federation" or ARGS="--schedulers 8"
 	$(BIN)/python scripts/soak $(ARGS)
 
 fuzz: install ## run property tests with random examples; ARGS="--hypothesis-seed=7 tests/client"

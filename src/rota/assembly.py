@@ -20,6 +20,7 @@ import aiohttp
 import uvloop
 
 from rota import control_plane
+from rota.api import errors as api_errors
 from rota.api.users import ADMINISTRATOR
 from rota.apiserver.encryption import key_admin
 from rota.apiserver.encryption.rotation import Holdings
@@ -45,7 +46,7 @@ from rota.federation_admission import DeletionProtection, PolicyValidation
 from rota.forecaster import rights as forecaster_rights
 from rota.forecaster.forecaster import Forecaster
 from rota.forecaster.forecaster import Settings as ForecasterSettings
-from rota.kit import diagnostics, logs, system, tasks
+from rota.kit import diagnostics, errors, logs, system, tasks
 from rota.kit.diagnostics import Address
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
@@ -312,6 +313,8 @@ async def run_scheduler(
                 *sharding,
             ),
         )
+        if shard is not None:
+            await _require_shard_maps(client)
         loop = asyncio.get_running_loop()
         scheduler = _scheduler(
             client, loaded, elect=elect, tracer=tracing.installed() if trace else None, batch=batch, shard=shard
@@ -328,6 +331,19 @@ async def run_scheduler(
             shown = debug_pages.serving(scheduler, client, clock=clock, address=http)
             ready(f"Metrics and debugging at {await parts.enter_async_context(shown)}.")
         await stop.wait()
+
+
+async def _require_shard_maps(client: Client) -> None:
+    """UserError if the API server does not have the kinds by which schedulers share pods."""
+    try:
+        served = await client.request("GET", "/apis/rota.dev/v1alpha1")
+    except api_errors.NotFound:
+        served = b""
+    if b'"shardmaps"' not in served:
+        raise errors.UserError(
+            "this API server has no ShardMaps, so schedulers cannot share its pods",
+            "leave --shard-of out, give each scheduler a schedulerName of its own, and run rota resolver",
+        )
 
 
 async def run_extender(
