@@ -66,7 +66,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("simulate", "Run a trace through scheduler configurations in virtual time"),
         Verb("what-if", "Tell what would happen with other pods or nodes"),
         Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),
-        Verb("resolver", "Check bindings of any Kubernetes cluster, so that schedulers oversell nothing"),
+        Verb("resolver", "Keep the schedulers of any Kubernetes from overselling nodes"),
         Verb("forecaster", "Publish forecasts of the nodes of any Kubernetes cluster"),
         Verb("extender", "Serve the spot policy to the stock kube-scheduler"),
         Verb("spot-controller", "Evacuate spot nodes before they are interrupted"),
