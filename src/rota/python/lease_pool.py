@@ -50,7 +50,7 @@ class Surroundings(Protocol):
     counts: Counts
 
     def lease(self, options: Options, shape: str, pool: "Pool") -> Lease:
-        """Ask for a lease; `accepted` of the pool is told whether the cluster took it."""
+        """Ask for a lease; the pool's `accepted` is called with whether the cluster took it."""
         ...
 
     def end_lease(self, lease: Lease) -> None:

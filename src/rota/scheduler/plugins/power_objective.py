@@ -28,7 +28,7 @@ class PowerObjectiveArgs(WireStruct, frozen=True):
     """Arguments of PowerObjective."""
 
     models: tuple[PowerModel, ...] = (PowerModel(),)
-    #: The greatest growth that is told apart.
+    #: Larger growth counts as this much.
     greatest_watts: float = 1000.0
 
     def faults(self) -> Iterator[Fault]:

@@ -1,6 +1,6 @@
 """Which pods a scheduler may decide while the shard map changes. Pure.
 
-A pod that moves is decided by nobody for a moment rather than by two schedulers. A scheduler takes a new map in two
+For a moment no scheduler decides a pod that moves, so that two never do. A scheduler takes a new map in two
 steps. At once it stops deciding pods that the map gives to others, and acknowledges the map's epoch when none of them
 is still being bound. It begins to decide pods that it gained when all members of the map have acknowledged exactly this
 epoch. A member that was removed is not waited for: the coordinator has fenced it before it wrote the map.

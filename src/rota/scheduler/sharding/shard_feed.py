@@ -1,6 +1,6 @@
 """Between the informer of pods and the core of one of several schedulers: waiting pods of others are kept back.
 
-Pods with a node are passed on whoever decided them, since they use the node. Of pods without a node, the core gets
+Pods with a node are all passed on, since they use the node. Of pods without a node, the core gets
 those that are decided here. When the shard map changes, gained pods are added and lost ones removed; a lost pod whose
 attempt has begun stays until the attempt ends.
 """
