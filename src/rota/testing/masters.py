@@ -114,7 +114,7 @@ class Master:
     @property
     def http(self) -> tuple[str, int]:
         """Its URL without TLS and authentication."""
-        found = re.search(r"http://([\d.]+):(\d+)", self.output)
+        found = re.search(r"^ *http +http://([\d.]+):(\d+)", self.output, re.MULTILINE)
         assert found is not None, self.output
         return found[1], int(found[2])
 

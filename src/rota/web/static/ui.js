@@ -54,9 +54,9 @@ export function useView(name, namespace = "") {
   return following.view;
 }
 
-/** Whether the user may do it; false until that is known. @param {Parameters<typeof can>} what */
+/** Whether the user may do it; undefined until that is known. @param {Parameters<typeof can>} what */
 export function useRight(...what) {
-  const [allowed, setAllowed] = useState(false);
+  const [allowed, setAllowed] = useState(/** @type {boolean | undefined} */ (undefined));
   useEffect(() => {
     let here = true;
     can(...what).then((answer) => here && setAllowed(answer));
@@ -159,7 +159,7 @@ export function Tabs({ tabs, current, param = "tab" }) {
     return `${base}?${query}`;
   };
   return html`<nav class="tabs" aria-label="Parts of this page">
-    ${tabs.map(([id, name]) => html`<${Link} to=${to(id)} aria-current=${id === current ? "page" : undefined}>${name}<//>`)}
+    ${tabs.map(([id, name]) => html`<${Link} key=${id} to=${to(id)} aria-current=${id === current ? "page" : undefined}>${name}<//>`)}
   </nav>`;
 }
 

@@ -26,7 +26,8 @@ export function PodPage({ namespace, name }) {
   const mayLog = useRight("get", "pods/log", namespace);
   const title = html`<p class="crumbs"><${Link} to="pods">Pods<//> / <${Link} to=${`pods?namespace=${encodeURIComponent(namespace)}`}>${namespace}<//></p>`;
   if (problem) return html`${title}<${Empty} title="This pod cannot be shown"><p>${problem.message}</p><//>`;
-  if (!found) return html`${title}<h1>${name}</h1><${Empty} title="Reading the pod …" />`;
+  // Tabs depend on rights: they must not move under the pointer when the answers arrive.
+  if (!found || mayLog === undefined || mayExec === undefined) return html`${title}<h1>${name}</h1><${Empty} title="Reading the pod …" />`;
   const pod = found[0];
   if (!pod) return html`${title}<h1>${name}</h1><${Empty} title="This pod does not exist any more"><p><${Link} to="pods">All pods<//></p><//>`;
   const status = pod.metadata.deletionTimestamp ? "Terminating" : pod.status?.reason || pod.status?.phase || "Pending";
