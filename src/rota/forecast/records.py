@@ -57,9 +57,10 @@ class Records:
         low = due & (self._seen > self._peak * np.float32(1 + 1e-6))
         self._forecasts += due
         self._violations += low
-        with np.errstate(invalid="ignore", divide="ignore"):
-            self._severity += np.where(low, (self._seen - self._peak) / self._seen, 0.0)
-            self._savings += np.where(due & (self._limit > 0), 1.0 - self._peak / self._limit, 0.0)
+        # Only where it is needed: an amount near zero would overflow as a divisor.
+        self._severity[low] += 1.0 - self._peak[low].astype(np.float64) / self._seen[low]
+        saving = due & (self._limit > 0)
+        self._savings[saving] += 1.0 - self._peak[saving].astype(np.float64) / self._limit[saving]
         fresh = (due | np.isnan(self._opened_s)) & ~np.isnan(peak)
         self._opened_s[due] = np.nan
         self._opened_s[fresh] = now_s
