@@ -343,7 +343,8 @@ class Story:
         driver, uid = self.driver, f"uid-p{number}"
         if what == "node":
             driver.node(f"n{number}", cpu="2")
-        elif what == "pod" and uid not in driver.pods:
+        elif what == "pod" and uid not in driver.pods and uid not in self.binds:
+            # A new pod has a uid of its own: none returns while the binding of a deleted pod is under way.
             driver.pod(f"p{number}", cpu="900m", priority=number % 3)
         elif what == "lose" and uid in driver.pods:
             driver.lose(f"p{number}")

@@ -1,8 +1,8 @@
 """Segments: files with a part of a store's log.
 
-A segment has a magic number and frames. A frame is a length, a digest and a compressed MessagePack value: first the
-header, then records, and at the end of a completed segment the number of records. Each digest covers the one before it,
-so a frame that was altered, removed or moved is noticed.
+A segment has a magic number and frames. A frame is a length with its checksum, a digest, and a compressed MessagePack
+value: first the header, then records, and at the end of a completed segment the number of records. Each digest covers
+the one before it, so a frame that was altered, removed or moved is noticed.
 
 The writer syncs a frame before it writes the next. After a crash only the last frame can be incomplete; such a frame
 was never confirmed, and readers stop before it. Damage anywhere else is an error.
@@ -25,6 +25,8 @@ from rota.store.store_interface import Batch
 FORMAT: Final = 1
 _MAGIC: Final = b"rota-log\n"
 _LENGTH_BYTES: Final = 8
+#: Tells an altered length from a frame that was not written to its end.
+_CHECK_BYTES: Final = 4
 _DIGEST_BYTES: Final = hashlib.sha256().digest_size
 #: No batch of a watch comes near this; a longer frame is damage.
 _MOST_FRAME_BYTES: Final = 1 << 30
@@ -114,7 +116,8 @@ class SegmentWriter:
     def _write(self, content: Header | Record | End) -> None:
         packed = zlib.compress(msgspec.msgpack.encode(content), level=1)
         digest = hashlib.sha256(self._digest + packed).digest()
-        frame = len(packed).to_bytes(_LENGTH_BYTES, "big") + digest + packed
+        length = len(packed).to_bytes(_LENGTH_BYTES, "big")
+        frame = length + _check(length) + digest + packed
         try:
             written = 0
             while written < len(frame):
@@ -188,17 +191,26 @@ def _contents(path: Path) -> Iterator[Header | Record | End]:
 
 def _frame(path: Path, file: BinaryIO, size: int, before: bytes) -> bytes | None:
     """The next frame, verified; None at the end of the confirmed part."""
-    prefix = file.read(_LENGTH_BYTES + _DIGEST_BYTES)
-    if len(prefix) < _LENGTH_BYTES + _DIGEST_BYTES:
+    prefix = file.read(_LENGTH_BYTES + _CHECK_BYTES + _DIGEST_BYTES)
+    if len(prefix) < _LENGTH_BYTES + _CHECK_BYTES + _DIGEST_BYTES:
         return None
-    length = int.from_bytes(prefix[:_LENGTH_BYTES], "big")
-    is_last = file.tell() + length >= size
-    packed = file.read(min(length, _MOST_FRAME_BYTES))
-    if hashlib.sha256(before + packed).digest() == prefix[_LENGTH_BYTES:]:
+    length, check, digest = prefix[:_LENGTH_BYTES], prefix[_LENGTH_BYTES:-_DIGEST_BYTES], prefix[-_DIGEST_BYTES:]
+    if _check(length) != check:
+        if file.read().strip(b"\0"):
+            raise _damaged(path, "the length of a frame was altered")
+        return None  # the file system had made room for a frame and not written it
+    wanted = int.from_bytes(length, "big")
+    is_last = file.tell() + wanted >= size
+    packed = file.read(min(wanted, _MOST_FRAME_BYTES))
+    if hashlib.sha256(before + packed).digest() == digest:
         return packed
     if is_last:
         return None
     raise _damaged(path, "a frame in its middle was altered")
+
+
+def _check(length: bytes) -> bytes:
+    return zlib.crc32(length).to_bytes(_CHECK_BYTES, "big")
 
 
 def _decode(path: Path, packed: bytes) -> Header | Record | End:
