@@ -56,6 +56,8 @@ async def _all_bound(cluster: SchedulingCluster, count: int) -> list[dict[str, A
         return len(found) >= count
 
     await cluster.until(condition)
+    # A pod has its node in the API before its scheduler has read the answer and counted it.
+    await cluster.clock.advance(0.01)
     return found
 
 
