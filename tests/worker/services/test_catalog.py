@@ -6,7 +6,7 @@ import pytest
 
 from rota.worker import addresses
 from rota.worker.services import hosts
-from rota.worker.services.catalog import Backend, Catalog
+from rota.worker.services.catalog import Backend, Catalog, may_need_later
 
 ADDRESS = "127.64.1.1"
 
@@ -137,6 +137,21 @@ def test_a_file_is_changed_in_place(tmp_path: Any) -> None:
     assert hosts.write(path, "short\n")
     assert (path.read_text(), path.stat().st_ino, path.stat().st_mode & 0o777) == ("short\n", before, 0o644)
     assert not hosts.write(path, "short\n")
+
+
+@pytest.mark.parametrize(
+    ("spec", "needed"),
+    [
+        ({}, True),
+        ({"restartPolicy": "Always"}, True),
+        ({"restartPolicy": "Never"}, False),
+        ({"restartPolicy": "Never", "subdomain": "gang"}, True),
+    ],
+)
+def test_pods_that_run_on_and_pods_of_a_gang_may_need_services_that_come_later(
+    spec: dict[str, Any], *, needed: bool
+) -> None:
+    assert may_need_later({"spec": spec}) is needed
 
 
 # --- addresses of pods ------------------------------------------------------------------------------------------------

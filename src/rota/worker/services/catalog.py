@@ -122,6 +122,16 @@ class Catalog:
             yield from (endpoint for endpoint in one.get("endpoints") or () if _is(endpoint, "ready"))
 
 
+def may_need_later(pod: Object) -> bool:
+    """Whether a pod may look up a service that does not exist when it starts.
+
+    That is so for a pod that runs on, and for one that is part of a service by its `subdomain`: the processes of a gang
+    find each other by that service, which may be created after the pods.
+    """
+    spec = pod["spec"]
+    return bool(spec.get("restartPolicy", "Always") == "Always" or spec.get("subdomain"))
+
+
 def _is(endpoint: Mapping[str, Any], state: str) -> bool:
     # An absent condition of an endpoint counts as true, as the API specifies.
     return (endpoint.get("conditions") or {}).get(state) is not False

@@ -23,7 +23,7 @@ from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.worker.runtimes.process import sandbox
 from rota.worker.runtimes.runtime_interface import Mount
-from rota.worker.services import hosts
+from rota.worker.services import catalog, hosts
 from rota.worker.services.catalog import Catalog, Route
 from rota.worker.services.proxy import Proxy
 
@@ -113,10 +113,9 @@ class ServiceNetwork:
         """The mount of a pod's hosts file; none where it cannot be mounted.
 
         A mount namespace costs a process some milliseconds. It is used if the pod has mounts anyway (`cheap`), if there
-        is a service, and for a long-running pod, which may see one later.
+        is a service, and for a pod that may need one that does not exist yet.
         """
-        runs_on = pod["spec"].get("restartPolicy", "Always") == "Always"
-        if self._absent or not self._may_mount or not (cheap or runs_on or self._catalog):
+        if self._absent or not self._may_mount or not (cheap or self._catalog or catalog.may_need_later(pod)):
             return []
         path = self._folder / meta.namespace(pod)
         if not path.exists():
