@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import os
 import random
+import secrets
 from collections.abc import AsyncIterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -161,8 +162,9 @@ async def _measure(url: str, pipe: Connection, pid: int, options: argparse.Names
 @contextlib.asynccontextmanager
 async def _tab(http: aiohttp.ClientSession, url: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     own = {"Origin": url, "Sec-Fetch-Site": "same-origin"}
-    async with http.post(f"{url}/dashboard/session", json={"token": _TOKEN}, headers=own) as answer:
-        cookie, key = answer.headers["set-cookie"].partition(";")[0], (await answer.json())["pageKey"]
+    key = secrets.token_urlsafe(32)
+    async with http.post(f"{url}/dashboard/session", json={"token": _TOKEN, "pageKey": key}, headers=own) as answer:
+        cookie = answer.headers["set-cookie"].partition(";")[0]
     async with http.ws_connect(
         f"{url}/dashboard/live",
         headers={**own, "Cookie": cookie},

@@ -3,10 +3,11 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from rota.testing import process_cluster
 from rota.testing.servers import binaries
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
 ROTA = str(Path(sys.executable).with_name("rota"))
 #: Generous: a busy machine is slow, and nothing here is measured.
@@ -94,6 +95,16 @@ class Visit:
     page: "Page"
     url: str
     complaints: list[str] = field(default_factory=list)
+    console: list[str] = field(default_factory=list)
+
+    def shown(self) -> str:
+        """What the page shows now, and what it wrote to the console: for the report of a failed test."""
+        try:
+            # The default time limit of a page is long, and a crashed page never answers.
+            text = self.page.inner_text("body", timeout=5_000)
+        except Exception as problem:  # noqa: BLE001 - the failure of the test is the one to report
+            text = f"(it cannot be read: {problem})"
+        return "\n".join((self.page.url, text, "--- console", *self.console[-50:]))
 
     def open(self, path: str) -> "Page":
         """Go to a page of the dashboard."""
@@ -103,6 +114,27 @@ class Visit:
     def see(self, text: str, **options: Any) -> None:
         """Wait until a text is there."""
         self.page.get_by_text(text, **options).first.wait_for(timeout=WAIT_MS)
+
+    def see_like(self, pattern: str) -> None:
+        """Wait until a text that matches a pattern is there."""
+        self.page.get_by_text(re.compile(pattern)).first.wait_for(timeout=WAIT_MS)
+
+
+#: Pages that are open, and what pages showed that a failed test has closed.
+_OPEN: list[Visit] = []
+_LEFT: list[str] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds what open pages show to the report of a failed test."""
+    report = yield
+    if report.failed:
+        for text in (*_LEFT, *(one.shown() for one in _OPEN)):
+            report.sections.append(("page", text))
+    if report.when == "call":
+        _LEFT.clear()
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -152,14 +184,14 @@ def visiting(browser: "Browser", url: str, **options: Any) -> Iterator[Visit]:
     page.set_default_timeout(WAIT_MS)
     visit = Visit(page, url)
     page.on("pageerror", lambda error: visit.complaints.append(f"error: {error}"))
-    page.on(
-        "console",
-        lambda told: (
-            visit.complaints.append(f"console: {told.text}")
-            if "Content Security Policy" in told.text or "TrustedHTML" in told.text or "integrity" in told.text
-            else None
-        ),
-    )
+
+    def told(message: "ConsoleMessage") -> None:
+        visit.console.append(f"{message.type}: {message.text}")
+        if any(one in message.text for one in ("Content Security Policy", "TrustedHTML", "integrity")):
+            visit.complaints.append(f"console: {message.text}")
+
+    page.on("console", told)
+    page.on("requestfailed", lambda asked: visit.console.append(f"failed: {asked.url} {asked.failure}"))
     page.on(
         "request",
         lambda asked: (
@@ -170,9 +202,16 @@ def visiting(browser: "Browser", url: str, **options: Any) -> Iterator[Visit]:
             else visit.complaints.append(f"request to elsewhere: {asked.url}")
         ),
     )
-    yield visit
-    assert visit.complaints == []
-    context.close()
+    _OPEN.append(visit)
+    try:
+        yield visit
+        assert visit.complaints == []
+    except BaseException:
+        _LEFT.append(visit.shown())
+        raise
+    finally:
+        _OPEN.remove(visit)
+        context.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -50,10 +51,11 @@ class Site:
         return {name: value for name, value in own.items() if value}
 
     async def sign_in(self, **proof: str) -> int:
-        async with self.http.post(f"{self.url}/dashboard/session", json=proof, headers=self.headers()) as answer:
+        made = secrets.token_urlsafe(32)
+        asked = {"pageKey": made, **proof}
+        async with self.http.post(f"{self.url}/dashboard/session", json=asked, headers=self.headers()) as answer:
             if answer.status == 200:
-                self.cookie = answer.headers["set-cookie"].partition(";")[0]
-                self.page_key = (await answer.json())["pageKey"]
+                self.cookie, self.page_key = answer.headers["set-cookie"].partition(";")[0], made
             return answer.status
 
     async def get(self, path: str, headers: dict[str, str]) -> int:

@@ -10,7 +10,7 @@ import pytest
 from tests.web.conftest import WAIT_MS, Cluster, Visit, visiting
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Route
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -165,6 +165,9 @@ def test_a_pipeline_is_started_with_parameters_in_a_form(visit: Visit) -> None:
     visit.see("started report-")
     name = visit.page.get_by_text(re.compile("^started report-")).inner_text().removeprefix("started ")
     visit.page.get_by_role("link", name=f"default/{name}").click()
+    # All steps are there from the beginning, in the order of the pipeline, so that no row moves under the pointer.
+    visit.page.get_by_role("link", name="close").wait_for()
+    assert visit.page.locator(".gantt tbody th").all_inner_texts() == ["greet", "close"]
     visit.page.get_by_role("link", name="greet").click()
     visit.page.wait_for_function("() => document.querySelector('.log')?.textContent.includes('bonjour')")
 
@@ -193,6 +196,28 @@ def test_queues_and_the_federation_have_their_pages(visit: Visit) -> None:
     visit.see("One scheduler places all pods")
     visit.open("federation")
     visit.see("This cluster is not the control plane of a federation")
+
+
+def test_a_page_that_is_left_while_it_signs_in_signs_in_at_the_next_one(browser: "Browser", cluster: Cluster) -> None:
+    """The server has redeemed the ticket, and the page never gets the answer."""
+    with visiting(browser, cluster.url) as visit:
+        lost: list[int] = []
+
+        def lose(route: "Route") -> None:
+            lost.append(route.fetch().status)
+            route.abort()
+
+        visit.page.route("**/dashboard/session", lose, times=1)
+        ticket = cluster.ticket()
+        visit.page.goto(ticket)
+        visit.page.get_by_role("button", name="Sign in").wait_for()
+        assert lost == [200]
+        assert "ticket" not in visit.page.url
+        visit.open("pods")
+        visit.page.get_by_role("link", name="too-large", exact=True).wait_for()
+        with visiting(browser, cluster.url) as other:
+            other.page.goto(ticket)
+            other.see("the ticket is used or too old")
 
 
 def test_signing_out_ends_every_tab_and_a_token_signs_in(browser: "Browser", cluster: Cluster) -> None:

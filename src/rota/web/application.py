@@ -58,7 +58,8 @@ class Live(Protocol):
         ...
 
 
-class _SignIn(msgspec.Struct, frozen=True):
+class _SignIn(msgspec.Struct, frozen=True, rename="camel"):
+    page_key: str
     token: str = ""
     ticket: str = ""
 
@@ -174,14 +175,17 @@ class Dashboard:
         try:
             asked = msgspec.json.decode(await _body(receive), type=_SignIn)
         except (msgspec.DecodeError, ValueError):
-            await _refuse(send, 400, "send a token or a ticket")
+            await _refuse(send, 400, "send a page key, and a token or a ticket")
+            return
+        if not sessions.is_page_key(asked.page_key):
+            await _refuse(send, 400, "a page key is 32 random bytes in URL-safe base64")
             return
         if asked.ticket:
-            user = self.sessions.redeem(asked.ticket)
+            user = self.sessions.redeem(asked.ticket, asked.page_key)
             if user is None:
                 await _refuse(send, 401, "the ticket is used or too old: call rota dashboard again")
                 return
-            begun = self.sessions.begin(user=user)
+            cookie = self.sessions.begin(asked.page_key, user=user)
         else:
             if not self._takes_tokens:
                 await _refuse(send, 401, "this dashboard has the rights of one kubeconfig: use the address it printed")
@@ -196,9 +200,9 @@ class Dashboard:
             if user is None:
                 await _refuse(send, 401, "the cluster does not accept this token")
                 return
-            begun = self.sessions.begin(token=asked.token)
-        body = msgspec.json.encode({"pageKey": begun.page_key, "user": user.name, "cluster": self._cluster})
-        await _answer(send, 200, body, headers=((b"set-cookie", begun.set_cookie.encode()),))
+            cookie = self.sessions.begin(asked.page_key, token=asked.token)
+        body = msgspec.json.encode({"user": user.name, "cluster": self._cluster})
+        await _answer(send, 200, body, headers=((b"set-cookie", cookie.encode()),))
 
     async def _sign_out(self, scope: Scope, headers: Mapping[bytes, bytes], send: Send) -> None:
         session = self._session(headers, scope["scheme"])

@@ -5,11 +5,14 @@ little on a machine with several servers; the page key is in the storage of one 
 in a header of its own. Neither is enough without the other. A session ends by itself, or when the user signs out.
 
 A session has either a bearer token, which the API server verifies with every request, or the user that a ticket was
-made for. Tickets are kept in memory by the master that made them and are valid once, for a short time.
+made for. Tickets are kept in memory by the master that made them. They are valid for a short time, and only for the first
+page that redeems them: a page whose answer was lost, because it was left or the connection broke, asks once more with
+the same page key.
 """
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Final
@@ -30,6 +33,8 @@ TICKET_S: Final = 60.0
 _MOST_TICKETS: Final = 1000
 _MOST_ENDED: Final = 10_000
 _PURPOSE: Final = b"session"
+#: 32 random bytes, as pages and `secrets.token_urlsafe` write them.
+_PAGE_KEY: Final = re.compile(r"[\w-]{43}", re.ASCII)
 
 
 class SealedUser(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,11 +61,11 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True):
     token: str = ""
 
 
-class Begun(msgspec.Struct, frozen=True):
-    """A new session: the value for `Set-Cookie` and the key for the page."""
-
-    set_cookie: str
-    page_key: str
+class _Ticket(msgspec.Struct):
+    until: float
+    user: SealedUser
+    #: SHA-256 of the key of the page that redeemed it; empty before.
+    page_key: str = ""
 
 
 class Sessions:
@@ -71,27 +76,29 @@ class Sessions:
         self._clock: Final = clock
         #: Sessions that were ended here before their time.
         self._ended: Final[dict[str, float]] = {}
-        self._tickets: Final[dict[str, tuple[float, SealedUser]]] = {}
+        self._tickets: Final[dict[str, _Ticket]] = {}
 
     def ticket(self, user: SealedUser) -> str:
         """A text that begins a session of the user, once."""
         now = self._clock.now()
-        for old in [one for one, (until, _) in self._tickets.items() if until <= now]:
+        for old in [one for one, ticket in self._tickets.items() if ticket.until <= now]:
             del self._tickets[old]
         while len(self._tickets) >= _MOST_TICKETS:
             del self._tickets[next(iter(self._tickets))]
         made = secrets.token_urlsafe(32)
-        self._tickets[_digest(made)] = (now + TICKET_S, user)
+        self._tickets[_digest(made)] = _Ticket(now + TICKET_S, user)
         return made
 
-    def redeem(self, ticket: str) -> SealedUser | None:
-        """The user of a ticket, which is used up by that; None if it is unknown, used or too old."""
-        until, user = self._tickets.pop(_digest(ticket), (0.0, None))
-        return user if until > self._clock.now() else None
+    def redeem(self, ticket: str, page_key: str) -> SealedUser | None:
+        """The user of a ticket, which belongs to this page from now on; None if it is unknown, another's or too old."""
+        found = self._tickets.get(_digest(ticket))
+        if found is None or found.until <= self._clock.now():
+            return None
+        found.page_key = found.page_key or _digest(page_key)
+        return found.user if hmac.compare_digest(found.page_key, _digest(page_key)) else None
 
-    def begin(self, *, user: SealedUser | None = None, token: str = "") -> Begun:
-        """A new session, of a user or with a token."""
-        page_key = secrets.token_urlsafe(32)
+    def begin(self, page_key: str, *, user: SealedUser | None = None, token: str = "") -> str:
+        """Begin a session of a page, for a user or with a token; the value for `Set-Cookie`."""
         session = Session(
             id=secrets.token_urlsafe(16),
             expires_at=self._clock.now() + LIFETIME_S,
@@ -100,7 +107,7 @@ class Sessions:
             token=token,
         )
         sealed = self._seal.seal(msgspec.json.encode(session), _PURPOSE)
-        return Begun(f"{COOKIE}={sealed}; Path=/; Secure; HttpOnly; SameSite=Strict", page_key)
+        return f"{COOKIE}={sealed}; Path=/; Secure; HttpOnly; SameSite=Strict"
 
     def find(self, headers: Mapping[bytes, bytes], page_key: str) -> Session | None:
         """The session of a request that carries its cookie and its page key; None if there is no valid one."""
@@ -126,6 +133,11 @@ class Sessions:
             del self._ended[next(iter(self._ended))]
         self._ended[session.id] = session.expires_at
         return f"{COOKIE}=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0"
+
+
+def is_page_key(text: str) -> bool:
+    """Whether a page may have made it as its key."""
+    return _PAGE_KEY.fullmatch(text) is not None
 
 
 def cookie(headers: Mapping[bytes, bytes]) -> str:

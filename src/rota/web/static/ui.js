@@ -101,14 +101,14 @@ export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString(
 // Small parts
 
 const KINDS = {
-  good: ["Running", "Ready", "Succeeded", "Completed", "True", "Open", "Current", "Schedulable", "Inqueue", "Active"],
+  good: ["Running", "Ready", "Succeeded", "Completed", "True", "Open", "Current", "Schedulable", "Inqueue", "Active", "Cached"],
   waits: ["Pending", "ContainerCreating", "PodInitializing", "Waiting", "Held", "SchedulingGated", "Suspended", "Cordoned", "Skipped"],
   ends: ["Terminating", "Cancelled", "Unknown"],
 };
 
 /** How a status is drawn: by colour and by shape. @param {string} status */
 export function kindOf(status) {
-  if (KINDS.good.includes(status)) return ["Succeeded", "Completed"].includes(status) ? "done" : "good";
+  if (KINDS.good.includes(status)) return ["Succeeded", "Completed", "Cached"].includes(status) ? "done" : "good";
   if (KINDS.waits.includes(status)) return "waits";
   if (KINDS.ends.includes(status)) return "ends";
   return "bad";
