@@ -5,9 +5,9 @@ little on a machine with several servers; the page key is in the storage of one 
 in a header of its own. Neither is enough without the other. A session ends by itself, or when the user signs out.
 
 A session has either a bearer token, which the API server verifies with every request, or the user that a ticket was
-made for. Tickets are kept in memory by the master that made them. They are valid for a short time, and only for the first
-page that redeems them: a page whose answer was lost, because it was left or the connection broke, asks once more with
-the same page key.
+made for. Tickets are kept in memory by the master that made them. They are valid for a minute and for the first page
+that redeems them: a page whose answer was lost, because it was left or the connection broke, asks once more with the
+same page key.
 """
 
 import hashlib
