@@ -196,6 +196,9 @@ class Engine:
                 self._busy_until = now + self._models.attempt.draw(self.rng)
                 self.plan(self._busy_until - now, _nothing)
                 return
+            # Another step at the same moment would find nothing.
+            if not core.ready and not core.waiting:
+                return
 
     def _act(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
