@@ -9,7 +9,6 @@ The first byte of a message is the stream: 0 stdin, 1 stdout, 2 stderr, 3 the re
 of a stream. A session has its own connection and cannot be resumed when that breaks.
 """
 
-import asyncio
 import contextlib
 import enum
 import json
@@ -18,19 +17,16 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import aiohttp
-from yarl import URL
 
 from rota.api import errors
-from rota.client import paths
+from rota.client import paths, websockets
 from rota.client.endpoints import Endpoint
 from rota.client.pods import PODS
-from rota.client.transports.transport import Interrupted, Unreachable
+from rota.client.transports.transport import Interrupted
 
 #: The preferred one first; the older one cannot close stdin.
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _INPUT, _OUTPUT, _ERRORS, _STATUS, _SIZE, _END = 0, 1, 2, 3, 4, 255
-_CONNECT_S: Final = 30.0
-_SWITCHING: Final = 101
 #: Messages are sent in pieces, so that a resize does not wait behind a large file.
 _PIECE: Final = 32 * 1024
 
@@ -100,7 +96,9 @@ async def execute(
     query = [("command", word) for word in command] + _query(container, streams)
     path = paths.item(PODS, pod, namespace=namespace, subresource="exec")
     async with contextlib.AsyncExitStack() as exits:
-        yield Conversation(await _connected(endpoint, f"{path}?{urlencode(query, quote_via=quote)}", exits))
+        yield Conversation(
+            await websockets.connect(endpoint, f"{path}?{urlencode(query, quote_via=quote)}", PROTOCOLS, exits)
+        )
 
 
 @contextlib.asynccontextmanager
@@ -111,86 +109,12 @@ async def attach(
     query = _query(container, {"stdin": True, "stdout": output, "stderr": output and not tty, "tty": tty})
     path = paths.item(PODS, pod, namespace=namespace, subresource="attach")
     async with contextlib.AsyncExitStack() as exits:
-        yield Conversation(await _connected(endpoint, f"{path}?{urlencode(query)}", exits))
+        yield Conversation(await websockets.connect(endpoint, f"{path}?{urlencode(query)}", PROTOCOLS, exits))
 
 
 def _query(container: str, streams: Mapping[str, bool]) -> list[tuple[str, str]]:
     named = [("container", container)] if container else []
     return named + [(name, "true") for name, wanted in streams.items() if wanted]
-
-
-async def _connected(
-    endpoint: Endpoint, target: str, exits: contextlib.AsyncExitStack
-) -> aiohttp.ClientWebSocketResponse:
-    """A connection to the first of the servers that answers."""
-    *others, last = endpoint.each()
-    for server in others:
-        with contextlib.suppress(Unreachable):
-            return await _connect(server, target, exits)
-    return await _connect(last, target, exits)
-
-
-async def _connect(
-    endpoint: Endpoint, target: str, exits: contextlib.AsyncExitStack
-) -> aiohttp.ClientWebSocketResponse:
-    tls = endpoint.tls()
-    headers = dict(endpoint.headers)
-    if authorization := await endpoint.credentials.authorization():
-        headers["Authorization"] = authorization
-    connector = _Connector(ssl=tls if tls is not None else True)
-    exits.callback(connector.cut)
-    session = await exits.enter_async_context(
-        aiohttp.ClientSession(
-            connector=connector,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
-            middlewares=(_refusals,),
-        )
-    )
-    connecting = session.ws_connect(
-        URL(f"{endpoint.server.rstrip('/')}{target}", encoded=True),
-        protocols=PROTOCOLS,
-        headers=headers,
-        max_msg_size=0,
-        server_hostname=(endpoint.tls_server_name or None) if tls is not None else None,
-    )
-    try:
-        return await exits.enter_async_context(connecting)
-    except aiohttp.WSServerHandshakeError as error:
-        raise Interrupted(f"{endpoint.server} does not speak WebSocket: {error.message}") from error
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise Unreachable(f"GET {target.partition('?')[0]}: {error}") from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise Interrupted(f"GET {target.partition('?')[0]}: {error}") from error
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Tracks its connections, so that they can be aborted without waiting for the TLS shutdown."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._made: Final[list[asyncio.Transport]] = []
-
-    async def connect(
-        self, req: aiohttp.ClientRequest, traces: Any, timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.connector.Connection:
-        """See `BaseConnector.connect`."""
-        connection = await super().connect(req, traces, timeout)
-        if connection.transport is not None:
-            self._made.append(connection.transport)
-        return connection
-
-    def cut(self) -> None:
-        """Abort all connections."""
-        for transport in self._made:
-            transport.abort()
-
-
-async def _refusals(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Raise the error in a refused handshake; aiohttp itself would drop its body."""
-    response = await handler(request)
-    if response.status != _SWITCHING:
-        raise errors.from_wire(await response.read(), code=response.status)
-    return response
 
 
 def _exit_code(content: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Connects to a leased worker, and to no other program: directly, or through a master where there is no direct way.
+"""Connects to a leased worker, and to no other program; `lease_tunnel` does where there is no direct way.
 
 The worker listens on the first free port of a list that the client chose. Other programs may listen on one of them;
 they do not have the lease's key, so the handshake with them fails and the next port is tried.
@@ -24,7 +24,11 @@ _FIRST_ATTEMPTS: Final = 250
 
 
 class NoWay(Exception):
-    """The worker is not reachable directly."""
+    """The worker is not reachable directly; if it was `refused`, its address answers, and it may listen there later."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused: Final = refused
 
 
 def candidate_ports(rng: random.Random) -> list[int]:
@@ -56,7 +60,7 @@ def connect(
                 taken.add(port)
         if stop.wait(_PAUSE_S):
             return None
-    raise NoWay(f"no worker answers at {address}: {problem}")
+    raise NoWay(f"no worker answers at {address}: {problem}", refused=True)
 
 
 def secured(plain: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:

@@ -19,7 +19,15 @@ from typing import Any, Final
 
 from rota.kit import logs, system
 from rota.kit.clock import Clock
-from rota.python import lease_connection, lease_keys, lease_runner, lease_wire, remote_results, serialization
+from rota.python import (
+    lease_connection,
+    lease_keys,
+    lease_runner,
+    lease_tunnel,
+    lease_wire,
+    remote_results,
+    serialization,
+)
 from rota.python.failures import NotReachable, TaskLost
 from rota.python.futures import Future, Owner
 from rota.python.lease import Lease, LeaseFuture, job_name
@@ -36,8 +44,8 @@ MOST_WAITING_BYTES: Final = 256 << 20
 #: The most leases of a shape, and the seconds that an unused one is kept.
 LEASES: Final = 32
 IDLE_S: Final = 60.0
-#: Attempts to connect directly, some milliseconds apart.
-_ATTEMPTS: Final = 5_000
+#: Attempts to connect directly, some milliseconds apart, before a way through a master is looked for.
+_ATTEMPTS: Final = 1_000
 #: The label of the lease that an actor lives in.
 ACTOR_LABEL: Final = "rota.dev/actor"
 #: How long the Job of a lease is kept after its end.
@@ -220,7 +228,7 @@ class LeaseManager:
         try:
             connection = await asyncio.shield(connecting)
         except lease_connection.NoWay as problem:
-            lease.lose(NotReachable(f"the worker {lease.future.name} cannot be reached: {problem}"))
+            await self._carry(lease, address, problem, stop)
         except asyncio.CancelledError:
             connecting.add_done_callback(_close_late)
             raise
@@ -230,6 +238,22 @@ class LeaseManager:
         finally:
             stop.set()
             self._stops.discard(stop)
+
+    async def _carry(self, lease: Lease, address: str, direct: lease_connection.NoWay, stop: threading.Event) -> None:
+        """Reach a worker through a master; returns when that connection is over."""
+        _log.info("a leased worker is reached through a master", lease=lease.future.name, direct=str(direct))
+        target = lease_tunnel.Target(
+            endpoint=self._session.endpoint,
+            namespace=self._session.namespace,
+            pod=lease.future.pod,
+            address=address,
+            ports=lease.ports,
+            keys=lease.keys,
+        )
+        try:
+            await lease_tunnel.carry(target, direct, connected=lease.connected, stop=stop, clock=self._clock)
+        except lease_connection.NoWay as problem:
+            lease.lose(NotReachable(f"the worker {lease.future.name} cannot be reached: {problem}"))
 
     def _job_ended(self, lease: Lease) -> None:
         """The pod of a lease is gone; its connection may not have noticed."""

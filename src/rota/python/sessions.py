@@ -100,7 +100,7 @@ class Session:
     def __init__(self, endpoint: Endpoint, *, namespace: str, results: str, name: str, clock: Clock, rng: Rng) -> None:
         self.name: Final = name
         self.namespace: Final = namespace
-        self._endpoint: Final = endpoint
+        self.endpoint: Final = endpoint
         self._results: Final = results
         self._clock: Final = clock
         self._rng: Final = rng
@@ -125,7 +125,7 @@ class Session:
     async def open(self) -> None:
         """Connect, and check that the server answers."""
         made = client_factory.to_server(
-            self._endpoint, clock=self._clock, rng=self._rng, settings=Settings(user_agent="rota-python")
+            self.endpoint, clock=self._clock, rng=self._rng, settings=Settings(user_agent="rota-python")
         )
         self._client = await self._exits.enter_async_context(made)
         with self.telling():
@@ -153,9 +153,7 @@ class Session:
         try:
             yield
         except TransportError as problem:
-            raise NotReachable(
-                f"{self._endpoint.server} does not answer: {problem}", "does `rota up` run?"
-            ) from problem
+            raise NotReachable(f"{self.endpoint.server} does not answer: {problem}", "does `rota up` run?") from problem
         except api_errors.ApiError as problem:
             raise Refused(" ".join(problem.message.split())) from problem
 

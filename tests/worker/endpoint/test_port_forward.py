@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from tests.worker.endpoint.harness import PATIENCE_S, Endpoint, start_pod, until
-from tests.worker.endpoint.spdy_client import Client as Spdy
 
 from rota.client.verbs import Client
+from rota.kit import spdy
 from rota.testing.servers.processes import free_port
-from rota.worker.endpoint import listeners, port_forward, spdy
+from rota.worker.endpoint import listeners, port_forward
 
 _ECHO = """
 import socketserver, sys
@@ -30,14 +30,14 @@ class Forwarded:
 
     def __init__(self, web_socket: aiohttp.ClientWebSocketResponse) -> None:
         self.web_socket = web_socket
-        self.frames = Spdy()
+        self.frames = spdy.Writer()
         self.reader = spdy.Reader()
         self.came: dict[int, bytes] = {}
         self.ended: set[int] = set()
         self.others: list[spdy.Frame] = []
 
     async def open(self, stream: int, kind: str, port: int, number: str = "0") -> None:
-        await self.send(self.frames.open(stream, streamtype=kind, port=str(port), requestid=number))
+        await self.send(self.frames.open(stream, {"streamtype": kind, "port": str(port), "requestid": number}))
 
     async def send(self, data: bytes) -> None:
         await self.web_socket.send_bytes(data)

@@ -12,7 +12,8 @@ from typing import Final
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from rota.api import errors, meta
-from rota.worker.endpoint import listeners, lookup, spdy
+from rota.kit import spdy
+from rota.worker.endpoint import listeners, lookup
 from rota.worker.pod_machine.pods import Pod
 from rota.worker.runtimes.runtime_interface import parse_run_id
 from rota.worker.worker_assembly import Worker

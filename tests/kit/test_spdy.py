@@ -7,10 +7,9 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.worker.endpoint.spdy_client import Client
 
-from rota.worker.endpoint import spdy
-from rota.worker.endpoint.spdy import Asked, Broken, Frame, Leaving, Opened, Reader, Sent, SpdyError, Writer
+from rota.kit import spdy
+from rota.kit.spdy import Asked, Broken, Frame, Leaving, Opened, Reader, Sent, SpdyError, Writer
 
 
 def test_the_dictionary_is_the_protocols() -> None:
@@ -28,8 +27,8 @@ _HEADERS = st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=40
 def test_frames_are_read_however_they_are_cut(
     opened: list[tuple[int, dict[str, str], bool]], sent: list[tuple[int, bytes, bool]], cuts: list[int]
 ) -> None:
-    client, reader = Client(), Reader()
-    whole = b"".join(client.open(stream, last, **headers) for stream, headers, last in opened)
+    client, reader = Writer(), Reader()
+    whole = b"".join(client.open(stream, headers, last=last) for stream, headers, last in opened)
     whole += b"".join(spdy.data(stream, content, last=last) for stream, content, last in sent)
     borders = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
     found: list[Frame] = []
@@ -59,6 +58,12 @@ def test_small_frames_are_what_they_are() -> None:
     assert zlib.decompressobj(zdict=spdy.DICTIONARY).decompress(reply[12:]) == bytes(4)
 
 
+def _opening(headers: bytes) -> bytes:
+    """SYN_STREAM with these headers."""
+    content = struct.pack("!IIH", 1, 0, 0) + Writer().packed(headers)
+    return struct.pack("!II", 0x80030001, len(content)) + content
+
+
 @pytest.mark.parametrize(
     "hostile",
     [
@@ -66,10 +71,10 @@ def test_small_frames_are_what_they_are() -> None:
         b"\x80\x03\x00\x01\x00\x00\x00\x04abcd",
         b"\x80\x03\x00\x03\x00\x00\x00\x01a",
         b"\x00\x00\x00\x01\x00\xff\xff\xff",
-        Client().packed(1, struct.pack("!I", 1 << 31)),
-        Client().packed(1, struct.pack("!III", 1, 1 << 30, 1)),
-        Client().packed(1, bytes(10 << 20)),
-        Client().packed(1, b""),
+        _opening(struct.pack("!I", 1 << 31)),
+        _opening(struct.pack("!III", 1, 1 << 30, 1)),
+        _opening(bytes(10 << 20)),
+        _opening(b""),
     ],
 )
 def test_what_is_too_large_or_breaks_off_is_refused(hostile: bytes) -> None:

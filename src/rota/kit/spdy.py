@@ -1,8 +1,8 @@
 """SPDY/3.1 as far as port forwarding needs it: decodes and encodes frames. Pure.
 
-kubectl uses SPDY inside WebSocket for this. The client opens streams; flow control is not implemented, as in
-Kubernetes. Sizes are checked before anything is stored or decompressed. A protocol error is a `SpdyError`, after which
-the connection is unusable.
+kubectl and `rota.client.port_forward` use SPDY inside WebSocket for this; workers and kubelets answer. The client opens
+streams. Flow control is not implemented, as in Kubernetes. Sizes are checked before anything is stored or
+decompressed. A protocol error is a `SpdyError`, after which the connection is unusable.
 """
 
 import struct
@@ -46,7 +46,7 @@ DICTIONARY: Final = (
 
 
 class SpdyError(Exception):
-    """The client violates SPDY/3.1."""
+    """The peer violates SPDY/3.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Reader:
             return Broken(_number(content))
         if kind == _PING:
             return Asked(_number(content))
-        return Leaving() if kind == _GOAWAY else None  # settings and windows are ignored
+        return Leaving() if kind == _GOAWAY else None  # replies, settings and windows are ignored
 
     def _unpacked(self, packed: bytes) -> dict[str, str]:
         try:
@@ -154,10 +154,19 @@ class Writer:
     def __init__(self) -> None:
         self._headers: Final = zlib.compressobj(zdict=DICTIONARY)
 
+    def open(self, stream: int, headers: Mapping[str, str], *, last: bool = False) -> bytes:
+        """SYN_STREAM: open a stream, without data of this side if it is the last frame."""
+        texts = [part.encode() for pair in headers.items() for part in pair]
+        block = _LENGTH.pack(len(headers)) + b"".join(_LENGTH.pack(len(one)) + one for one in texts)
+        return _control(_SYN_STREAM, _HEAD.pack(stream, 0) + b"\0\0" + self.packed(block), _FIN if last else 0)
+
     def accept(self, stream: int) -> bytes:
         """SYN_REPLY: accept a stream."""
-        packed = self._headers.compress(_LENGTH.pack(0)) + self._headers.flush(zlib.Z_SYNC_FLUSH)
-        return _control(_SYN_REPLY, _LENGTH.pack(stream) + packed)
+        return _control(_SYN_REPLY, _LENGTH.pack(stream) + self.packed(_LENGTH.pack(0)))
+
+    def packed(self, block: bytes) -> bytes:
+        """A block of headers, compressed; it depends on those before."""
+        return self._headers.compress(block) + self._headers.flush(zlib.Z_SYNC_FLUSH)
 
 
 def data(stream: int, content: bytes, *, last: bool = False) -> bytes:
@@ -175,8 +184,8 @@ def pong(number: int) -> bytes:
     return _control(_PING, _LENGTH.pack(number))
 
 
-def _control(kind: int, content: bytes) -> bytes:
-    return _HEAD.pack(_CONTROL << 16 | kind, len(content)) + content
+def _control(kind: int, content: bytes, flags: int = 0) -> bytes:
+    return _HEAD.pack(_CONTROL << 16 | kind, flags << 24 | len(content)) + content
 
 
 def _number(content: bytes) -> int:
