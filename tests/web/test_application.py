@@ -10,11 +10,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from rota.api import errors
 from rota.api.users import User
 from rota.apiserver.authentication import authentication_config
 from rota.apiserver.server import http_server
+from rota.client.informers.informer import Informer
 from rota.testing.api import ApiServer
-from rota.web import serving, sessions
+from rota.web import reviews, serving, sessions
 from rota.web.application import Dashboard
 
 ADMIN, READER = "admin-token", "reader-token"
@@ -254,6 +256,159 @@ async def test_rights_are_asked_for_each_view_and_a_withdrawn_one_ends_it(site: 
         assert "refused" in await view(socket, "pods", "mine")
 
 
+async def test_a_view_that_was_refused_begins_when_the_right_is_given(site: Site) -> None:
+    admin = site.server.acting_as("admin", "system:masters")
+    await site.sign_in(token=READER)
+    async with await opened(site) as socket:
+        assert "refused" in await view(socket, "namespaces")
+        binding = {
+            "metadata": {"name": "reader"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "reader"}],
+        }
+        path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+        assert (await admin.post(path, binding)).code == 201
+        async with asyncio.timeout(60):
+            assert "begin" in await socket.receive_json()
+
+
+async def test_a_review_that_is_not_answered_is_asked_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.web.tabs._RETRY_S", 0.05)
+    asked = reviews.missing
+    busy = [errors.too_many_requests("busy", retry_after_seconds=1)]
+
+    async def unanswered(*given: Any) -> Any:
+        if busy:
+            raise busy.pop()
+        return await asked(*given)
+
+    await site.sign_in(token=ADMIN)
+    async with await opened(site) as socket:
+        await view(socket, "nodes")
+        monkeypatch.setattr(reviews, "missing", unanswered)
+        assert (await view(socket, "namespaces"))["failed"] == "busy"
+        async with asyncio.timeout(30):
+            assert "begin" in await socket.receive_json()
+
+
+async def test_a_collection_that_is_not_read_holds_up_no_other_view(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.web.feeds._FIRST_LIST_S", 0.2)
+    hang = asyncio.Event()
+    listed = Informer.wait_synced
+
+    async def wait_synced(informer: Informer[Any]) -> None:
+        if "nodes" in informer._resource:
+            await hang.wait()
+        await listed(informer)
+
+    monkeypatch.setattr(Informer, "wait_synced", wait_synced)
+    await site.sign_in(token=ADMIN)
+    async with await opened(site) as socket:
+        for name in ("nodes", "namespaces"):
+            await socket.send_json({"subscribe": {"view": name}})
+        told = {}
+        async with asyncio.timeout(30):
+            while not {"nodes", "namespaces"} <= told.keys():
+                message = await socket.receive_json()
+                told[message["view"]] = message
+        assert "begin" in told["namespaces"]
+        assert "does not list them" in told["nodes"]["failed"]
+        hang.set()
+        async with asyncio.timeout(30):
+            assert "begin" in await socket.receive_json()
+
+
+async def test_a_session_goes_on_while_its_user_cannot_be_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.web.live._AGAIN_S", 0.1)
+    served = site.dashboard._api
+    answers: list[int] = []
+    enough = asyncio.Event()
+
+    class Busy:
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if scope["path"].endswith("/selfsubjectreviews") and len(answers) < 3:
+                answers.append(429)
+                if len(answers) == 3:
+                    enough.set()
+                await send({"type": "http.response.start", "status": 429, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            await served(scope, receive, send)
+
+        def close(self) -> None:
+            served.close()
+
+    await site.sign_in(token=ADMIN)
+    async with await opened(site) as socket:
+        await view(socket, "namespaces")
+        monkeypatch.setattr(site.dashboard, "_api", Busy())
+        async with asyncio.timeout(30):
+            await enough.wait()
+        assert "begin" in await view(socket, "nodes")
+
+
+async def test_a_user_has_a_limited_number_of_tabs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.web.live._MOST_TABS_OF_USER", 2)
+    await site.sign_in(token=ADMIN)
+    async with await opened(site) as first, await opened(site) as second:
+        await view(first, "namespaces")
+        await view(second, "namespaces")
+        async with await opened(site) as third, asyncio.timeout(30):
+            closed = await third.receive()
+        assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 4429)
+        await second.close()
+        begun = False
+        async with asyncio.timeout(30):  # the server notices the end of a tab soon
+            while not begun:
+                async with await opened(site) as another:
+                    await another.send_json({"subscribe": {"view": "namespaces"}})
+                    begun = (await another.receive()).type == aiohttp.WSMsgType.TEXT
+
+
+async def streamed(socket: aiohttp.ClientWebSocketResponse, number: int, path: str) -> dict[str, Any]:
+    await socket.send_json({"open": {"number": number, "path": path}})
+    async with asyncio.timeout(30):
+        told: dict[str, Any] = await socket.receive_json()
+    assert told["stream"] == number
+    return told
+
+
+async def test_a_stream_is_a_request_of_the_user(site: Site) -> None:
+    admin = site.server.acting_as("admin", "system:masters")
+    await site.sign_in(token=ADMIN)
+    async with await opened(site) as socket:
+        for name, labels in (("other", {}), ("mine", {"kept": "yes"})):
+            await admin.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+        told = await streamed(socket, 1, "/api/v1/namespaces?watch=true&labelSelector=kept%3Dyes")
+        assert '"mine"' in told["text"]
+        assert '"other"' not in told["text"]
+        await admin.post("/api/v1/namespaces", {"metadata": {"name": "later", "labels": {"kept": "yes"}}})
+        async with asyncio.timeout(30):
+            assert '"later"' in (await socket.receive_json())["text"]
+        await socket.send_json({"end": 1})
+        assert (await streamed(socket, 2, "/api/v1/namespaces/none"))["code"] == 404
+        for path in (
+            "/metrics",
+            "/api/v1/nodes/n/proxy/",
+            "/api/v1/namespaces/a/pods/b/prox%79/x",
+            "//evil.example/api/",
+        ):
+            assert (await streamed(socket, 3, path))["code"] == 403
+    await site.sign_in(token=READER)
+    async with await opened(site) as socket:
+        assert (await streamed(socket, 1, "/api/v1/secrets?watch=true"))["code"] == 403
+
+
+async def test_a_tab_has_a_limited_number_of_streams(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.web.streams.MOST_STREAMS", 1)
+    await site.sign_in(token=ADMIN)
+    async with await opened(site) as socket:
+        assert "text" in await streamed(socket, 1, "/api/v1/namespaces?watch=true")
+        assert (await streamed(socket, 2, "/api/v1/namespaces?watch=true"))["code"] == 429
+
+
 async def test_a_session_that_ends_closes_its_tabs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rota.web.live._AGAIN_S", 0.1)
     await site.sign_in(token=ADMIN)
@@ -276,7 +431,7 @@ async def test_a_tab_that_does_not_speak_the_protocol_is_closed(site: Site) -> N
 
 
 async def test_a_slow_tab_begins_anew_and_others_do_not_notice(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.web.live._MOST_WAITING_BYTES", 200_000)
+    monkeypatch.setattr("rota.web.tabs.MOST_WAITING_BYTES", 200_000)
     await site.sign_in(token=ADMIN)
     admin = site.server.acting_as("admin", "system:masters")
     large = {"note": "x" * 20_000}

@@ -108,6 +108,21 @@ def test_a_log_is_live_and_can_be_searched(visit: Visit) -> None:
     visit.see("cannot open the input")
 
 
+def test_seven_tabs_are_live_at_once(visit: Visit, cluster: Cluster) -> None:
+    """Browsers allow six connections to a host; every tab here follows a pod, its events and its log."""
+    tabs = [visit.page, *(visit.page.context.new_page() for _ in range(6))]
+    for tab in tabs:
+        tab.set_default_timeout(WAIT_MS)
+        tab.goto(f"{cluster.url}pods/default/web?tab=log")
+    for tab in tabs:
+        tab.wait_for_function("() => /request \\d+/.test(document.querySelector('.log')?.textContent)")
+    for tab in tabs:
+        before = int(re.findall(r"request (\d+)", tab.get_by_role("log").inner_text())[-1])
+        tab.wait_for_function(f"() => document.querySelector('.log').textContent.includes('request {before + 3}')")
+    for tab in tabs[1:]:
+        tab.close()
+
+
 def test_a_shell_runs_commands_in_the_container(visit: Visit) -> None:
     visit.open("pods/default/web?tab=terminal")
     command = visit.page.get_by_label("Command")

@@ -32,10 +32,16 @@ _TICKETS: Final = f"{pages.PREFIX}tickets"
 _LIVE: Final = f"{pages.PREFIX}live"
 _WHO: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _WHO_BODY: Final = b'{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}'
+#: Answers to "who am I" that say nothing about the user: not at all, 408 and 429.
+_BUSY: Final = frozenset({0, 408, 429})
 _MOST_BODY: Final = 64 * 1024
 #: Cookies are limited to 4096 bytes with their name and attributes.
 _MOST_TOKEN: Final = 2600
 PROTOCOL: Final = b"live.rota.dev"
+
+
+class Unanswered(Exception):
+    """The API server behind did not tell the user of a request: it is busy or away."""
 
 
 class Served(Protocol):
@@ -196,7 +202,11 @@ class Dashboard:
             if not asked.token or not asked.token.isascii() or not asked.token.isprintable():
                 await _refuse(send, 401, "that is not a token")
                 return
-            user = await self._who(scope, ((b"authorization", b"Bearer " + asked.token.encode()),))
+            try:
+                user = await self._who(scope, ((b"authorization", b"Bearer " + asked.token.encode()),))
+            except Unanswered as problem:
+                await _refuse(send, 503, f"the cluster does not answer: {problem}; try again")
+                return
             if user is None:
                 await _refuse(send, 401, "the cluster does not accept this token")
                 return
@@ -216,7 +226,11 @@ class Dashboard:
         if not self._gives_tickets or request_rules.is_from_browser(headers):
             await _refuse(send, 403, "tickets are for programs: call rota dashboard")
             return
-        user = await self._who(scope, tuple(one for one in scope["headers"] if one[0] == b"authorization"))
+        try:
+            user = await self._who(scope, tuple(one for one in scope["headers"] if one[0] == b"authorization"))
+        except Unanswered as problem:
+            await _refuse(send, 503, f"the cluster does not answer: {problem}; try again")
+            return
         if user is None or "system:unauthenticated" in user.groups:
             await _refuse(send, 401, "Unauthorized")
             return
@@ -229,7 +243,11 @@ class Dashboard:
         if session is None or b"origin" not in headers:
             await _refuse(send, 401, "sign in to the dashboard again")
             return
-        user = session.user or await self._who(_as_user(session, scope), ())
+        try:
+            user = session.user or await self._who(_as_user(session, scope), ())
+        except Unanswered as problem:
+            await _refuse(send, 503, f"the cluster does not answer: {problem}; try again")
+            return
         if user is None:
             await _refuse(send, 401, "sign in to the dashboard again")
             return
@@ -250,7 +268,10 @@ class Dashboard:
         await send({"type": "http.response.body", "body": b""})
 
     async def who(self, session: Session) -> SealedUser | None:
-        """The user of a session as the API server sees it now; None if its token is no longer accepted."""
+        """The user of a session as the API server sees it now; None if its token is no longer accepted.
+
+        Unanswered if the API server does not say.
+        """
         if session.user is not None:
             return session.user
         scope: Scope = {"type": "http", "scheme": "https", "client": None}
@@ -258,7 +279,10 @@ class Dashboard:
 
     async def caller(self) -> SealedUser | None:
         """The user of requests without credentials, as the API server behind sees it; None if it does not tell."""
-        return await self._who({"type": "http", "scheme": "https", "client": None, "headers": []}, ())
+        try:
+            return await self._who({"type": "http", "scheme": "https", "client": None, "headers": []}, ())
+        except Unanswered:
+            return None
 
     async def _who(self, scope: Scope, extra: tuple[tuple[bytes, bytes], ...]) -> SealedUser | None:
         """The user of a request's credentials, by asking the API server; None if it does not accept them."""
@@ -276,6 +300,8 @@ class Dashboard:
             "headers": [(b"content-type", b"application/json"), (b"accept", b"application/json"), *credentials],
         }
         code, body = await _call(self._api, asked, _WHO_BODY)
+        if code >= 500 or code in _BUSY:
+            raise Unanswered(f"it answered {code}" if code else "it did not answer")
         if code != 201:
             return None
         info = msgspec.json.decode(body, type=_Who).status.user_info

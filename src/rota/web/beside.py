@@ -17,8 +17,9 @@ from rota.kit import system, tasks
 from rota.web import request_rules
 from rota.web.application import Dashboard
 from rota.web.feeds import Feeds
-from rota.web.live import LiveViews, Roles, same_client
+from rota.web.live import LiveViews, same_client
 from rota.web.remote_api import RemoteApi
+from rota.web.reviews import Roles
 from rota.web.sealing import Seal
 from rota.web.sessions import SealedUser
 

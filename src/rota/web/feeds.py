@@ -1,11 +1,14 @@
 """Feeds: each collection is watched once, reduced once per view, and encoded once for all tabs.
 
 A channel is a view of one namespace or of all. Its deltas are made at most once in its interval, as one message that
-every tab of the channel gets. Collections are read with the rights of the dashboard itself; `live` asks for the user's.
+every tab of the channel gets. Collections are read with the rights of the dashboard itself; `tabs` asks for the user's.
+Channels are opened independently: one whose collection cannot be read holds up no other.
 """
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +18,7 @@ from rota.client import paths
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
+from rota.client.transports.transport import TimedOut
 from rota.client.verbs import Client
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -22,6 +26,8 @@ from rota.kit.tasks import Supervisor
 from rota.web.views import catalog
 from rota.web.views.view import View
 
+#: How long a tab waits for the first list of a collection before it says so and asks again.
+_FIRST_LIST_S: Final = 15.0
 #: How long a channel without tabs is kept: a page that is loaded again finds it.
 _KEPT_S: Final = 30.0
 
@@ -105,12 +111,18 @@ class Feeds:
         self._informers: Final[dict[str, Informer[Any]]] = {}
         self._channels: Final[dict[tuple[str, str], Channel]] = {}
         self._handlers: Final[dict[Channel, list[Callable[[], None]]]] = {}
-        self._opening: Final = asyncio.Lock()
+        #: What is being opened, with the number of tabs that wait for it.
+        self._locks: Final[dict[object, tuple[asyncio.Lock, int]]] = {}
+        self._numbers: Final = itertools.count()
+        self._tasks: Final[dict[Channel, str]] = {}
 
     async def channel(self, name: str, namespace: str) -> Channel:
-        """The channel of a view, which is read first if it is new; Absent if its kinds are not there."""
-        async with self._opening:
-            await self._forget_unused()
+        """The channel of a view, which is read first if it is new; Absent if its kinds are not there.
+
+        TransportError if a collection cannot be read in time.
+        """
+        await self._forget_unused()
+        async with self._alone((name, namespace)):
             found = self._channels.get((name, namespace))
             if found is None:
                 found = await self._open(name, namespace)
@@ -119,8 +131,11 @@ class Feeds:
     async def _open(self, name: str, namespace: str) -> Channel:
         kind = catalog.VIEWS[name]
         informers = [(one, await self._informer(one)) for one in kind.collections]
-        for _, informer in informers:
-            await informer.wait_synced()
+        for one, informer in informers:
+            try:
+                await self._clock.wait_for(informer.wait_synced(), _FIRST_LIST_S)
+            except TimeoutError:
+                raise TimedOut(f"{one} are not read yet: the API server does not list them") from None
         channel = Channel(name, namespace, kind, self._clock)
 
         def handler(collection: str) -> Callable[[Key, Any, Any], None]:
@@ -129,13 +144,17 @@ class Feeds:
         self._handlers[channel] = [informer.add_handler(handler(one)) for one, informer in informers]
         channel.settle()
         self._channels[name, namespace] = channel
-        self._supervisor.start(f"view {name} {namespace}", channel.run)
+        # A channel of the same name may still be ending.
+        self._tasks[channel] = f"view {name} {namespace} {next(self._numbers)}"
+        self._supervisor.start(self._tasks[channel], channel.run)
         return channel
 
     async def _informer(self, collection: str) -> Informer[Any]:
-        known = self._informers.get(collection)
-        if known is not None:
-            return known
+        async with self._alone(collection):
+            known = self._informers.get(collection)
+            return known if known is not None else await self._read(collection)
+
+    async def _read(self, collection: str) -> Informer[Any]:
         one = catalog.COLLECTIONS[collection]
         try:
             await self._client.request("GET", paths.collection(one.target), query=[("limit", "1")])
@@ -159,4 +178,19 @@ class Feeds:
                 del self._channels[key]
                 for end in self._handlers.pop(one):
                     end()
-                await self._supervisor.stop(f"view {one.name} {one.namespace}")
+                await self._supervisor.stop(self._tasks.pop(one))
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, what: object) -> AsyncIterator[None]:
+        """One at a time for each channel and each collection."""
+        lock, waiting = self._locks.get(what, (asyncio.Lock(), 0))
+        self._locks[what] = (lock, waiting + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, waiting = self._locks[what]
+            if waiting > 1:
+                self._locks[what] = (lock, waiting - 1)
+            else:
+                del self._locks[what]

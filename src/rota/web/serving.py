@@ -14,7 +14,8 @@ from rota.kit.clock import Clock
 from rota.web import request_rules
 from rota.web.application import Dashboard, Served
 from rota.web.feeds import Feeds
-from rota.web.live import LiveViews, Roles
+from rota.web.live import LiveViews
+from rota.web.reviews import Roles
 from rota.web.sealing import Seal
 from rota.web.sessions import SealedUser
 

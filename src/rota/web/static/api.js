@@ -1,4 +1,5 @@
 /** Calls of the Kubernetes API as the signed-in user. */
+import { stream } from "./live.js";
 import { forget, pageKey } from "./session.js";
 
 export class ApiError extends Error {
@@ -41,21 +42,21 @@ export const merge = (path, change) =>
   json(path, { method: "PATCH", body: change, type: "application/merge-patch+json" });
 
 /**
- * The lines of a streamed answer, as they come.
+ * The lines of a streamed answer, as they come; an ApiError with code 0 if the connection was lost.
  * @param {string} path @param {AbortSignal} signal @returns {AsyncGenerator<string[]>}
  */
 export async function* lines(path, signal) {
-  const answer = await request(path, { signal, accept: "*/*" });
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) break;
-    const parts = (rest + value).split("\n");
-    rest = parts.pop() ?? "";
-    if (parts.length) yield parts;
+  try {
+    for await (const text of stream(path, signal)) {
+      const parts = (rest + text).split("\n");
+      rest = parts.pop() ?? "";
+      if (parts.length) yield parts;
+    }
+  } catch (problem) {
+    throw new ApiError(problem.code, problem.problem);
   }
-  if (rest) yield [rest];
+  if (rest && !signal.aborted) yield [rest];
 }
 
 /**

@@ -83,7 +83,7 @@ function Frame() {
       <nav class="pages" aria-label="Pages">${PAGES.map(([id, name, key]) => html`<${Link} to=${id} title=${`g ${key}`}
         aria-current=${id === current ? "page" : undefined}>${name}<//>`)}</nav>
       <div class="who">
-        <span class=${`connection ${connection.value}`} role="status">${connection.value === "lost" ? "reconnecting …" : ""}</span>
+        <span class=${`connection ${connection.value}`} role="status">${{ lost: "reconnecting …", refused: "too many dashboards are open: close some" }[connection.value] ?? ""}</span>
         <span class="user" title="Signed in as">${userName.value}</span>
         <button onClick=${nextTheme} aria-label=${`Colours: ${theme}`}>${{ auto: "◑", light: "☀", dark: "☾" }[theme]}</button>
         <button onClick=${signOut}>Sign out</button>

@@ -1,6 +1,7 @@
 /**
- * The live views of this tab, over one WebSocket. A view begins with all of its rows and goes on with changes; after a
- * lost connection it begins anew by itself.
+ * The live views and the streams of this tab, over one WebSocket. A view begins with all of its rows and goes on with
+ * changes; after a lost connection it begins anew by itself. A stream is the body of a GET of the API; it ends with a lost
+ * connection. Browsers allow six connections to a host in all tabs together, so neither may have one of its own.
  */
 import { effect, signal } from "@preact/signals";
 import { forget, pageKey } from "./session.js";
@@ -15,7 +16,7 @@ import { forget, pageKey } from "./session.js";
  * @property {any[]} samples
  */
 
-/** @type {import("@preact/signals").Signal<"connecting"|"open"|"lost">} */
+/** @type {import("@preact/signals").Signal<"connecting"|"open"|"lost"|"refused">} */
 export const connection = signal("connecting");
 
 /** @type {Map<string, {view: LiveView, name: string, namespace: string, users: number}>} */
@@ -23,6 +24,9 @@ const followed = new Map();
 /** @type {WebSocket | null} */
 let socket = null;
 let failures = 0;
+/** What takes the messages of each open stream. @type {Map<number, (message: any) => void>} */
+const streams = new Map();
+let lastStream = 0;
 /** @type {number | undefined} */
 let timer;
 
@@ -89,10 +93,12 @@ function connect() {
   opened.onclose = (event) => {
     if (socket !== opened) return;
     socket = null;
+    for (const take of streams.values()) take({ code: 0, problem: "the connection was lost" });
     if (event.code === 4401) return forget();
-    connection.value = "lost";
+    connection.value = event.code === 4429 ? "refused" : "lost";
     failures += 1;
-    timer = setTimeout(reconnect, Math.min(5000, 250 * 2 ** failures) * (0.5 + Math.random() / 2));
+    const pause = event.code === 4429 ? 20_000 : Math.min(5000, 250 * 2 ** failures);
+    timer = setTimeout(reconnect, pause * (0.5 + Math.random() / 2));
   };
 }
 
@@ -109,6 +115,7 @@ async function reconnect() {
 
 /** @param {any} message */
 function receive(message) {
+  if (message.stream !== undefined) return streams.get(message.stream)?.(message);
   const found = followed.get(keyOf(message.view, message.namespace));
   if (!found) return;
   const { view } = found;
@@ -137,10 +144,46 @@ function receive(message) {
   view.version.value += 1;
 }
 
+/**
+ * The body of a GET as text, in portions as they come, until it ends or the signal ends it.
+ * @param {string} path @param {AbortSignal} signal @returns {AsyncGenerator<string>}
+ * @throws {{code: number, problem: string}} The code of the answer; 0 if the connection was lost.
+ */
+export async function* stream(path, signal) {
+  while (socket?.readyState !== WebSocket.OPEN && !signal.aborted) await new Promise((resolve) => setTimeout(resolve, 50));
+  const number = ++lastStream;
+  /** @type {any[]} */
+  const waiting = [];
+  let wake = () => {};
+  const take = (/** @type {any} */ message) => {
+    waiting.push(message);
+    wake();
+  };
+  const stop = () => take({ ended: true });
+  streams.set(number, take);
+  signal.addEventListener("abort", stop);
+  if (signal.aborted) stop();
+  else send({ open: { number, path } });
+  try {
+    for (;;) {
+      while (waiting.length === 0) await new Promise((resolve) => (wake = () => resolve(undefined)));
+      const message = waiting.shift();
+      if (message.problem !== undefined) throw message;
+      if (message.ended || signal.aborted) return;
+      yield message.text;
+    }
+  } finally {
+    streams.delete(number);
+    signal.removeEventListener("abort", stop);
+    send({ end: number });
+  }
+}
+
 effect(() => {
   const key = pageKey.value;
   const old = socket;
   socket = null;
+  for (const take of streams.values()) take({ code: 0, problem: "the session has changed" });
   old?.close();
   if (!key) followed.clear();
   else connect();

@@ -118,18 +118,23 @@ export function Log({ pod }) {
     let kept = [];
     setTold({ lines: [], state: started ? "reading" : "waiting" });
     if (!started) return () => {};
-    (async () => {
+    const read = async () => {
       const query = new URLSearchParams({ container, tailLines: "2000", ...(previous ? { previous: "true" } : { follow: "true" }) });
       try {
         for await (const some of lines(`${podPath(pod.metadata.namespace, pod.metadata.name)}/log?${query}`, ending.signal)) {
           kept = [...kept, ...some].slice(-MOST_LINES);
           setTold({ lines: kept, state: "live" });
         }
-        setTold({ lines: kept, state: "ended" });
+        if (!ending.signal.aborted) setTold({ lines: kept, state: "ended" });
       } catch (error) {
-        if (!ending.signal.aborted) setTold({ lines: kept, state: /** @type {ApiError} */ (error).message });
+        if (ending.signal.aborted) return;
+        const { code, message } = /** @type {ApiError} */ (error);
+        setTold({ lines: kept, state: message });
+        // After a lost connection the log is read again, from its beginning.
+        if (code === 0 || code >= 500) setTimeout(() => !ending.signal.aborted && ((kept = []), read()), 1500);
       }
-    })();
+    };
+    read();
     return () => ending.abort();
   }, [pod.metadata.uid, container, previous, started, restarts]);
   useEffect(() => {
