@@ -308,7 +308,7 @@ async def test_a_collection_that_is_not_read_holds_up_no_other_view(
     async with await opened(site) as socket:
         for name in ("nodes", "namespaces"):
             await socket.send_json({"subscribe": {"view": name}})
-        told = {}
+        told: dict[str, dict[str, Any]] = {}
         async with asyncio.timeout(30):
             while not {"nodes", "namespaces"} <= told.keys():
                 message = await socket.receive_json()
