@@ -18,12 +18,12 @@ component, as in labels and names), values (the component's own).
 {{ include "rota.fullname" .root }}-{{ .name }}
 {{- end -}}
 
-{{- /* Roles and their bindings belong to the whole cluster: two releases must not take each other's. */ -}}
+{{- /* Cluster roles and their bindings are cluster-wide, so their names contain the release. */ -}}
 {{- define "rota.clusterName" -}}
 {{ .root.Release.Namespace }}:{{ include "rota.name" . }}
 {{- end -}}
 
-{{- /* All pods of an installation. */ -}}
+{{- /* Selects all pods of a release. */ -}}
 {{- define "rota.instance" -}}
 app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -54,7 +54,7 @@ spec:
         {{- with .ports }}
         {{- . | nindent 8 }}
         {{- end }}
-      # A look at a large cluster may keep the process busy for some seconds; that is no reason to kill it.
+      # Reading a large cluster may keep the process busy for some seconds; the probe must not kill it then.
       livenessProbe:
         httpGet: {path: /livez, port: metrics{{ if .values.hostNetwork }}, host: 127.0.0.1{{ end }}}
         periodSeconds: 10
@@ -87,7 +87,7 @@ spec:
   {{- if .everywhere }}
   affinity:
     {{- .everywhere | nindent 4 }}
-  # It is there for as long as its machine is, whatever the machine is marked with.
+  # It runs as long as its node exists, whatever taints the node has.
   tolerations: [{operator: Exists}]
   {{- else }}
   topologySpreadConstraints:
@@ -103,7 +103,7 @@ spec:
     {{- if .root.Values.affinity }}
     {{- toYaml .root.Values.affinity | nindent 4 }}
     {{- else }}
-    # Who looks after machines that are taken away had better not stand on one.
+    # A component that handles reclaimed nodes should not run on one.
     nodeAffinity:
       preferredDuringSchedulingIgnoredDuringExecution:
         - weight: 100
@@ -118,7 +118,7 @@ spec:
   {{- end }}
 {{- end -}}
 
-{{- /* Some processes of one component, of which one or all work; see rota.pod. */ -}}
+{{- /* The Deployment of a component, with a PodDisruptionBudget if it has several replicas; see rota.pod. */ -}}
 {{- define "rota.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
@@ -149,7 +149,7 @@ metadata:
     {{- include "rota.labels" . | nindent 4 }}
 spec:
   maxUnavailable: 1
-  # One that does not get well must not keep its machine from being emptied.
+  # A pod that is not ready must not block the drain of its node.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
@@ -157,7 +157,7 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{- /* By these labels spot machines are known: with one of the values, or with any where none is named. */ -}}
+{{- /* Labels that mark spot nodes, with their values; an empty list means any value. */ -}}
 {{- define "rota.spotLabels" -}}
 node.kubernetes.io/capacity: [spot]
 node.kubernetes.io/lifecycle: [spot]
@@ -173,7 +173,7 @@ machine.openshift.io/interruptible-instance: []
 spotinst.io/node-lifecycle: [spot]
 {{- end -}}
 
-{{- /* What a machine has that has none of them. */ -}}
+{{- /* Matches nodes without any of these labels. */ -}}
 {{- define "rota.stays" -}}
 {{- range $key, $values := include "rota.spotLabels" . | fromYaml }}
 {{- if $values }}
@@ -184,7 +184,7 @@ spotinst.io/node-lifecycle: [spot]
 {{- end }}
 {{- end -}}
 
-{{- /* All machines that have one of them, or a label of one's own that means the same. */ -}}
+{{- /* Matches nodes with one of these labels, or with a label of .Values.marks that means spot. */ -}}
 {{- define "rota.onSpot" -}}
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:

@@ -1,4 +1,4 @@
-{{- /* A component runs as itself: an account, and what it may do in the cluster and in its own namespace. */ -}}
+{{- /* The ServiceAccount of a component, its rights in the cluster and in its own namespace. */ -}}
 {{- define "rota.rights" -}}
 apiVersion: v1
 kind: ServiceAccount
@@ -42,7 +42,7 @@ metadata:
   labels:
     {{- include "rota.labels" . | nindent 4 }}
 rules:
-  # No right to create can be limited to a name.
+  # RBAC cannot limit create to a name.
   - apiGroups: [coordination.k8s.io]
     resources: [leases]
     verbs: [create]
