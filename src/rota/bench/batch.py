@@ -1,4 +1,5 @@
-"""Benchmark of batch scheduling: passes over waiting gangs, gangs through the API, and the cost of waiting.
+"""Benchmark of batch scheduling: passes over waiting gangs, passes after one change, gangs through the API, and the
+cost of waiting.
 
 Decisions are measured in processor time, on a mirror as in a live scheduler. The reference is the rate that Volcano's
 unmodified scheduler reached in one session for the same shapes, on two cores, without an API server: 200 bindings a
@@ -7,6 +8,7 @@ watcher has seen all of them bound, at a master with its scheduler in a process 
 """
 
 import asyncio
+import gc
 import itertools
 import time
 from collections.abc import Iterator
@@ -23,7 +25,7 @@ from rota.columns import members
 from rota.columns.pod_interner import read_node
 from rota.scheduler.batch import conf, passes, registry
 from rota.scheduler.batch.mirror import Mirror
-from rota.scheduler.batch.sessions import Commit
+from rota.scheduler.batch.states import Commit
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 
 NODES: Final = 5_000
@@ -55,6 +57,7 @@ def measure(*, store_url: str, quick: bool) -> list[Result]:
     """Measure every shape; the API's master runs on fresh stores beside `store_url`."""
     shapes = QUICK if quick else SHAPES
     results = [_decided(shape) for shape in shapes]
+    results += _after_a_change(running=2_000 if quick else 38_000, waiting=500 if quick else 10_000)
     for number, shape in enumerate(shapes):
         url = f"{store_url}-batch-{number}" if store_url.startswith("sqlite") else store_url
         results += uvloop.run(_end_to_end(shape, url, nodes=500 if quick else NODES))
@@ -82,13 +85,67 @@ def member(name: str, number: int, pods: int) -> dict[str, Any]:
     return pod
 
 
-def _decided(shape: Shape) -> Result:
-    """Decide all gangs in one pass on a mirror."""
+def _empty(nodes: int) -> tuple[SchedulerCache, Mirror]:
     cache = SchedulerCache()
-    for number in range(NODES):
+    for number in range(nodes):
         cache.set_node(read_node(workloads.node(number)))
     mirror = Mirror(cache.cluster)
     mirror.put_queue({"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}})
+    return cache, mirror
+
+
+def _after_a_change(*, running: int, waiting: int) -> list[Result]:
+    """The processor time of a pass after one pod has ended, with groups that run and groups that wait."""
+    nodes = max(running // 38, 1)
+    cache, mirror = _empty(nodes)
+
+    def put(number: int, phase: str, node: str) -> None:
+        pod = member(f"gang-{number}-w-0", number, 1)
+        pod["metadata"] |= {"uid": f"uid-{number}", "namespace": NAMESPACE}
+        pod["status"] = {"phase": phase}
+        if node:
+            pod["spec"]["nodeName"] = node
+        else:
+            pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "8"}}
+        info = cache.interner.pod(pod)
+        if phase == "Running":
+            cache.add_or_update_pod(info)
+        elif phase == "Succeeded":
+            cache.remove_pod(info.uid)
+        mirror.put_member(info, members.of_document(pod))
+
+    def passed() -> float:
+        mirror.apply(mirror.take())
+        gc.disable()  # as in a pass of the live scheduler, which runs in a thread
+        begin = time.process_time()
+        passes.run(mirror, configuration, now=0.0, transition="1", on_commit=lambda _: None)
+        took = time.process_time() - begin
+        gc.enable()
+        return took * 1000
+
+    configuration = conf.parse(conf.DEFAULT, registry.KNOWN)
+    results = []
+    for number in range(running):
+        mirror.put_group({**group(f"gang-{number}", 1), "status": {"phase": "Running"}})
+        put(number, "Running", workloads.node(number % nodes)["metadata"]["name"])
+    first = passed()
+    put(0, "Succeeded", workloads.node(0)["metadata"]["name"])
+    label = f"{running:,} groups run"
+    against = "the first pass, which looks at all groups"
+    results.append(duration(f"pass after a pod ended, {label}", passed(), first, against=against, unit="ms"))
+    for number in range(running, running + waiting):
+        mirror.put_group({**group(f"gang-{number}", 1), "status": {"phase": "Inqueue"}})
+        put(number, "Pending", "")
+    first = passed()
+    put(1, "Succeeded", workloads.node(1 % nodes)["metadata"]["name"])
+    label = f"{label}, {waiting:,} wait"
+    results.append(duration(f"pass after a pod ended, {label}", passed(), first, against=against, unit="ms"))
+    return results
+
+
+def _decided(shape: Shape) -> Result:
+    """Decide all gangs in one pass on a mirror."""
+    cache, mirror = _empty(NODES)
     for number in range(shape.gangs):
         mirror.put_group(group(f"gang-{number}", shape.pods))
     for number in range(shape.gangs * shape.pods):

@@ -4,6 +4,7 @@ The events of a run are those of a live scheduler: groups, pods, queues and node
 bindings fail, and passes run in between. Commits are carried out at once.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 from rota.columns import members
 from rota.columns.pod_interner import PodInterner, read_node
-from rota.scheduler.batch import conf, passes, registry, snapshots
+from rota.scheduler.batch import conf, outcomes, passes, quiet_groups, registry, snapshots
 from rota.scheduler.batch.mirror import Mirror
-from rota.scheduler.batch.sessions import Commit, State
+from rota.scheduler.batch.quiet_groups import QuietSums
+from rota.scheduler.batch.states import Commit, State
 from rota.scheduler.batch.statuses import ALLOCATED
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 
@@ -57,6 +59,7 @@ class Live:
         self.counter = 0
         self.failing = False
         self.evicted: list[str] = []
+        self.done: set[str] = set()
 
     def add_node(self) -> None:
         name = f"n{len(self.nodes)}"
@@ -126,6 +129,9 @@ class Live:
 
     def run(self) -> int:
         """Run a pass and carry it out; how much it did."""
+        return sum(len(commit.bindings) + len(commit.evictions) for commit in self._pass())
+
+    def _pass(self) -> list[Commit]:
         self.mirror.apply(self.mirror.take())
         commits: list[Commit] = []
         passes.run(self.mirror, CONFIGURATION, now=0.0, transition="1", on_commit=commits.append)
@@ -141,7 +147,15 @@ class Live:
                     assert not self.cache.insufficient(task.info, node), "a node was given more than it has"
                     self.placed(task.uid, node, "Running")
         self.mirror.apply(self.mirror.take())
-        return sum(len(commit.bindings) + len(commit.evictions) for commit in commits)
+        return commits
+
+    def decided(self) -> list[tuple[str, str, str]]:
+        """Run a pass, carry it out, and give its bindings and evictions; groups that they change are `done`."""
+        commits = self._pass()
+        found = [("bind", task.key, node) for commit in commits for task, node in commit.bindings]
+        found += [("evict", task.key, "") for commit in commits for task, _ in commit.evictions]
+        self.done = {task.job for commit in commits for task, _ in (*commit.bindings, *commit.evictions)}
+        return found
 
     def settle(self) -> None:
         """Run passes until nothing is left to do."""
@@ -219,6 +233,35 @@ def test_the_state_that_is_kept_equals_one_that_is_built_from_scratch(nodes: int
             + sum(pod["status"]["phase"] == "Succeeded" for uid, pod in live.pods.items() if uid in job.members)
         )
         assert (mine_job.allocated.cpu, mine_job.requested.cpu) == (job.allocated.cpu, job.requested.cpu)
+    active, quiet = quiet_groups.split(built.jobs)
+    assert kept.active is not None
+    assert list(kept.active) == list(active), "the groups that passes look at, in order"
+    assert figures(kept.quiet) == figures(quiet), "what the others count for"
+
+
+def figures(quiet: Mapping[str, QuietSums]) -> dict[str, Any]:
+    return {
+        name: (sums.groups, sums.allocated.amounts, sums.inqueue.amounts, sums.elastic.amounts)
+        for name, sums in quiet.items()
+    }
+
+
+@pytest.mark.slow
+@given(st.integers(1, 3), EVENTS)
+@settings(deadline=None)
+def test_a_pass_decides_what_a_session_from_scratch_decides(nodes: int, events: list[Any]) -> None:
+    """The pass runs on what is kept and looks at few groups, the session looks at everything."""
+    live = Live(nodes)
+    play(live, events)
+    for _ in range(3):
+        live.mirror.apply(live.mirror.take())
+        session = registry.run(live.scratch(), CONFIGURATION)
+        wanted = sorted((kind, pod, node if kind == "bind" else "") for kind, pod, node in session.sent)
+        phases = outcomes.of(session).phases
+        assert sorted(live.decided()) == wanted
+        assert {key: job.phase.value for key, job in live.mirror.jobs.items() if key not in live.done} == {
+            key: phase for key, phase in phases.items() if key not in live.done
+        }
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from tests.scheduler.batch.test_laws import CAPABILITY, CONFIGURATION, GANGS, GU
 from tests.scheduler.batch.timelines import RUNS, Run, Timeline, fresh
 
 from rota.scheduler.batch import passes
-from rota.scheduler.batch.sessions import Commit
+from rota.scheduler.batch.states import Commit
 
 #: A random search, without the slow search for an explanation.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)

@@ -35,6 +35,6 @@ def covers(session: Session, job: Job) -> bool:
 
 
 def _part(session: Session, queue: str) -> float:
-    weights = {name: session.queues[name].weight for name in {job.queue for job in session.jobs.values()}}
+    weights = {name: session.queues[name].weight for name in session.queues_in_use()}
     whole = sum(weights.values())
     return weights.get(queue, 0) / whole if whole else 0.0

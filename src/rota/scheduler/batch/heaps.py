@@ -1,11 +1,12 @@
-"""A heap with a comparison instead of keys: the order of its elements may depend on shares that change.
+"""Heaps with a comparison, where the order of elements may depend on shares that change, and with keys.
 
-The steps are those of Go's container/heap: if the comparison is not a strict order, or the order changed after a
-push, the result depends on the steps, too.
+The steps of `PriorityQueue` are those of Go's container/heap: if the comparison is not a strict order, or the order
+changed after a push, the result depends on the steps, too.
 """
 
+import heapq
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -59,3 +60,37 @@ class PriorityQueue(Generic[T]):
         twin: PriorityQueue[T] = PriorityQueue(self._less)
         twin._items = list(self._items)
         return twin
+
+
+class KeyedQueue(Generic[T]):
+    """Pops the element with the smallest key. Keys are different, and are taken when an element is pushed."""
+
+    __slots__ = ("_heaped", "_items", "_key")
+
+    def __init__(self, key: Callable[[T], Any]) -> None:
+        self._key: Final = key
+        self._items: list[tuple[Any, T]] = []
+        #: Whether `_items` is a heap; it becomes one with the first pop.
+        self._heaped = False
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def push(self, item: T) -> None:
+        """Add an element."""
+        entry = self._key(item), item
+        if self._heaped:
+            heapq.heappush(self._items, entry)
+        else:
+            self._items.append(entry)
+
+    def pop(self) -> T:
+        """Remove and return the first element."""
+        if not self._heaped:
+            self._items.sort(key=_first)
+            self._heaped = True
+        return heapq.heappop(self._items)[1]
+
+
+def _first(entry: tuple[Any, Any]) -> Any:
+    return entry[0]

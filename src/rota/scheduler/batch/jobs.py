@@ -329,7 +329,7 @@ class Job(Tally):
 
     def roles_valid(self) -> bool:
         """Whether every role has enough pods in any state."""
-        if not self.enforces_roles:
+        if not self.enforces_roles or not self.minimum_by_role:
             return True
         counts = self.by_role(VALID, best_effort=False)
         return all(counts.get(role, 0) >= minimum for role, minimum in self.minimum_by_role.items() if minimum)
@@ -347,6 +347,8 @@ class Job(Tally):
         return self._subjobs_met(lambda subjob: subjob.is_pipelined)
 
     def _subjobs_met(self, holds: Callable[[SubJob], bool]) -> bool:
+        if not self.min_subjobs:
+            return True
         counts: dict[str, int] = {}
         for subjob in self.subjobs.values():
             if holds(subjob):
@@ -378,8 +380,9 @@ class Job(Tally):
 
     def without_gated(self, wanted: Amounts) -> Amounts:
         """Subtract the requests of pods with foreign scheduling gates; never below zero."""
-        gated = amounts.total(task.request for task in self.members.values() if task.foreign_gates)
-        if gated.empty:
+        held = [task.request for task in self.members.values() if task.foreign_gates]
+        gated = amounts.total(held) if held else None
+        if gated is None or gated.empty:
             return wanted
         result = wanted.copy()
         result.cpu = max(result.cpu - gated.cpu, 0.0)

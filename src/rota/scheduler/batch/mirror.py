@@ -27,8 +27,10 @@ from rota.scheduler.batch.node_usage import NodeUsage
 from rota.scheduler.batch.nodes import NodeRow, NodeTable
 from rota.scheduler.batch.numa_topologies import NumaTopology
 from rota.scheduler.batch.queues import Queue
+from rota.scheduler.batch.quiet_groups import QuietGroups, is_quiet
 from rota.scheduler.batch.run_times import RunTimes
-from rota.scheduler.batch.sessions import Ask, Session, State
+from rota.scheduler.batch.sessions import Session
+from rota.scheduler.batch.states import Ask, State
 from rota.scheduler.batch.statuses import PodGroupPhase, TaskStatus
 from rota.scheduler.batch.tasks import Task
 
@@ -37,6 +39,11 @@ Document = Mapping[str, Any]
 _ON_NODES: Final = frozenset({TaskStatus.BOUND, TaskStatus.BINDING, TaskStatus.RUNNING, TaskStatus.RELEASING})
 #: Places that end with the pass.
 _PASSING: Final = (TaskStatus.ALLOCATED, TaskStatus.PIPELINED)
+
+
+#: After this time the reason of a group that waits is given again.
+WORDS_S: Final = 30.0
+_NEVER: Final = (-WORDS_S, "", "")
 
 
 class Mirror:
@@ -84,6 +91,16 @@ class Mirror:
         self._done_at: Final[dict[str, float]] = {}
         self.run_times: Final = RunTimes()
         self._planned: Final[dict[str, float]] = {}
+        #: Groups for which a pass may have to decide something, and all others.
+        self._active: dict[str, Job] = {}
+        self.quiet: Final = QuietGroups()
+        #: Groups that changed since the last pass.
+        self._changed_groups: Final[set[str]] = set()
+        #: Groups with a requirement for network topology.
+        self._with_topology: Final[set[str]] = set()
+        #: Why groups wait, by key, as passes found it; and when, with what the reason was made from.
+        self.waiting: Final[dict[str, str]] = {}
+        self._explained: Final[dict[str, tuple[float, str, str]]] = {}
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
@@ -100,6 +117,11 @@ class Mirror:
         """The uids of all pods of groups."""
         return self._tasks.keys()
 
+    @property
+    def busy_groups(self) -> int:
+        """About how many groups the next pass looks at."""
+        return len(self._active) + len(self._changed_groups)
+
     def put_group(self, group: Document) -> None:
         """Add or update a PodGroup."""
         key = _key(group)
@@ -108,6 +130,7 @@ class Mirror:
         if phase is not None and phase.value == (group.get("status") or {}).get("phase"):
             del self._phases[key]
         known = self.jobs.get(key)
+        self._changed_groups.add(key)
         if known is not None and _same_spec(known.group, group):
             known.group = group
             known.phase = self._phases.get(key) or _phase(group)
@@ -119,6 +142,10 @@ class Mirror:
         self._groups.pop(key, None)
         self._phases.pop(key, None)
         self.jobs.pop(key, None)
+        self.waiting.pop(key, None)
+        self._explained.pop(key, None)
+        self._with_topology.discard(key)
+        self._changed_groups.add(key)
 
     def put_queue(self, queue: Document) -> None:
         """Add or update a Queue; one whose controller has not said anything yet is open."""
@@ -223,6 +250,7 @@ class Mirror:
         """Count a pod as being evicted that no session evicted."""
         self._evicting.add(task.uid)
         self._touched.add(task.node)
+        self._changed_groups.add(task.job)
 
     def _renew(self, uid: str) -> None:
         task = self._tasks.get(uid)
@@ -241,6 +269,7 @@ class Mirror:
         self._tasks[info.uid] = task
         self._members.setdefault(key, {})[info.uid] = task
         self._count(task)
+        self._changed_groups.add(key)
         if key in self.jobs:
             self.jobs[key].add(task)
 
@@ -253,6 +282,7 @@ class Mirror:
         on_node = self._on_node.get(task.node)
         if on_node is not None and on_node.pop(task.key, None) is not None:
             self._touched.add(task.node)
+        self._changed_groups.add(task.job)
         if task.job in self.jobs:
             self.jobs[task.job].remove(task)
 
@@ -275,10 +305,15 @@ class Mirror:
         for task in self._members.get(key, {}).values():
             job.add(task)
         self.jobs[key] = job
+        self._changed_groups.add(key)
+        (self._with_topology.add if _wants_topology(job) else self._with_topology.discard)(key)
 
     def decided_phase(self, key: str, phase: str) -> None:
         """Keep a decided phase until the API server has it."""
-        decided = PodGroupPhase(phase)
+        decided, job = PodGroupPhase(phase), self.jobs[key]
+        if job.phase is not decided:
+            job.phase = decided
+            self._changed_groups.add(key)
         if decided is _phase(self._groups[key]):
             self._phases.pop(key, None)
         else:
@@ -286,6 +321,7 @@ class Mirror:
 
     def forget_phase(self, key: str) -> None:
         """Use the API server's phase again: the decided one could not be written."""
+        self._changed_groups.add(key)
         if self._phases.pop(key, None) is not None and key in self.jobs:
             self.jobs[key].phase = _phase(self._groups[key])
 
@@ -294,12 +330,15 @@ class Mirror:
     def state(self, now: float) -> State:
         """Give the state of a pass; `settle` must end the pass."""
         self._refresh()
-        snapshots.find_homes(self.jobs.values(), self._tree, self._table)
+        snapshots.find_homes([self.jobs[key] for key in self._with_topology], self._tree, self._table)
+        self._sort_out()
         self._savepoint = self.cluster.savepoint()
         return State(
             nodes=self._table,
             cluster=self.cluster,
-            jobs={key: job for key, job in self.jobs.items() if job.queue in self.queues},
+            jobs=self._served(),
+            active=dict(sorted((key, job) for key, job in self._active.items() if job.queue in self.queues)),
+            quiet={name: sums for name, sums in self.quiet.sums.items() if name in self.queues},
             queues=dict(sorted(self.queues.items())),
             hypernodes=self._tree,
             quotas=snapshots.quotas_by_namespace(self._quotas.values()),
@@ -313,14 +352,53 @@ class Mirror:
             now=now,
         )
 
+    def _sort_out(self) -> None:
+        """Find out which groups passes have to look at; others than those that changed or are active stay quiet."""
+        active: dict[str, Job] = {}
+        for key in self._changed_groups | self._active.keys():
+            self.quiet.discard(key)
+            job = self.jobs.get(key)
+            if job is None:
+                continue
+            if is_quiet(job):
+                self.quiet.add(job)
+            else:
+                active[key] = job
+        self._active = active
+
+    def _served(self) -> dict[str, Job]:
+        """Give the groups whose queue exists."""
+        named = {*self.quiet.sums, *(job.queue for job in self._active.values())}
+        if named <= self.queues.keys():
+            return self.jobs
+        return {key: job for key, job in self.jobs.items() if job.queue in self.queues}
+
+    def concerned(self, session: Session) -> list[str]:
+        """Give the groups whose status may be different after a session, in order; to be called once.
+
+        They are those that changed, and those that wait for another reason, or whose reason is old: its figures may be
+        others now.
+        """
+        found = {key for key in self._changed_groups if key in session.jobs} | session.changed
+        self._changed_groups.clear()
+        for key, job in session.active.items():
+            at, kept_out, message = self._explained.get(key, _NEVER)
+            now_kept_out, now_message = session.kept_out.get(key, ""), job.message or ("x" if job.fit_errors else "")
+            stale = session.now - at >= WORDS_S or (kept_out, message) != (now_kept_out, now_message)
+            if stale or key in found:
+                self._explained[key] = session.now, now_kept_out, now_message
+                found.add(key)
+        return sorted(found)
+
     def settle(self, session: Session) -> None:
         """End a pass: keep what was sent, and take back everything else."""
         assert self._savepoint is not None, "a pass has begun"
         self._savepoint.roll_back()
         self._savepoint = None
         sent = {(kind, pod) for kind, pod, _ in session.sent}
-        for job in session.jobs.values():
-            self._settle_job(job, sent)
+        for key in {*session.active, *session.changed}:
+            self._settle_job(session.jobs[key], sent)
+        self._changed_groups.update(session.changed)
         for row in set(self._table.changes):
             self._touched.add(self._table.names[row])
             for task in self._table.tasks[row].values():
@@ -397,6 +475,11 @@ class Mirror:
             table.seat(row, self._on_node.get(name, {}).values())
             for request in self._leaving.get(name, {}).values():
                 table.leave(row, request)
+
+
+def _wants_topology(job: Job) -> bool:
+    """Whether a group or one of its possible sub-groups has a topology requirement."""
+    return job.topology is not None or any(policy.topology is not None for policy in job.policies)
 
 
 def _same_spec(old: Document, new: Document) -> bool:

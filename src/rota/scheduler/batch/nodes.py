@@ -79,7 +79,11 @@ class NodeTable:
 
     def total(self) -> Amounts:
         """Give the sum of all allocatable resources."""
-        sums = self.allocatable.sum(axis=1).tolist()
+        return self.sum_of(self.allocatable)
+
+    def sum_of(self, table: FloatArray) -> Amounts:
+        """Give the sum of all nodes' columns of a table."""
+        sums = table.sum(axis=1).tolist()
         present: list[bool] = np.asarray(self.present.any(axis=1)).tolist()
         result = Amounts(sums[0], sums[1])
         for name, index in self.dimensions.items():

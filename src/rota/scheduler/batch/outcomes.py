@@ -1,6 +1,6 @@
 """The outcome of a session: bindings, evictions, reservations, and conditions of every group and pod."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -69,8 +69,8 @@ class Outcome:
         }
 
 
-def of(session: Session) -> Outcome:
-    """Sum a session up."""
+def of(session: Session, keys: Iterable[str] | None = None) -> Outcome:
+    """Sum a session up, for some groups or for all."""
     binds = {pod: node for kind, pod, node in session.sent if kind == "bind"}
     pipelined: dict[str, str] = {}
     held: dict[str, str] = {}
@@ -78,7 +78,7 @@ def of(session: Session) -> Outcome:
     conditions: dict[str, Condition] = {}
     pods: dict[str, tuple[str, str, str]] = {}
     tells = "gang" in session.plugins
-    for job in session.jobs.values():
+    for job in session.jobs.values() if keys is None else [session.jobs[key] for key in keys]:
         pipelined.update({task.key: task.node for task in job.of(TaskStatus.PIPELINED).values()})
         held.update({task.key: task.node for task in job.of(TaskStatus.ALLOCATED).values()})
         condition = _condition(job) if tells and job.members and not _leaving(job) else None

@@ -6,7 +6,7 @@ session.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from rota.columns.pods import PodInfo
 from rota.scheduler.batch import group_statuses, outcomes, registry
@@ -15,9 +15,13 @@ from rota.scheduler.batch.conf import BatchConfiguration
 from rota.scheduler.batch.group_statuses import Change
 from rota.scheduler.batch.jobs import Job
 from rota.scheduler.batch.mirror import Mirror
-from rota.scheduler.batch.sessions import Commit, Session
+from rota.scheduler.batch.sessions import Session
+from rota.scheduler.batch.states import Commit
 from rota.scheduler.batch.statuses import PodGroupPhase, TaskStatus
 from rota.scheduler.batch.wait_reasons import WaitReasons
+
+#: Pods in these states at the end of a session were not bound.
+_WAITING: Final = (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,10 @@ class PassResult:
     allocated: dict[str, Amounts] = field(default_factory=dict)
     #: Figures of plugins, by the plugin's name.
     figures: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    #: Groups with pods that wait, by key, with why.
-    waiting: dict[str, str] = field(default_factory=dict)
+    #: Groups that wait, by key, with why; kept by the mirror.
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    #: The number of pods that wait for a node.
+    waiting_pods: int = 0
     bound: int = 0
     evicted: int = 0
 
@@ -66,24 +72,29 @@ def run(
     """Run one session; `on_commit` gets every group of bindings and evictions as soon as it is decided."""
     state = mirror.state(now)
     session = registry.run(state, configuration, on_commit=on_commit, quick=True)
-    outcome = outcomes.of(session)
+    keys = mirror.concerned(session)
+    outcome = outcomes.of(session, keys)
     result = PassResult(
-        allocated=_allocated(session),
+        allocated=_allocated(session, mirror.quiet.allocated_now(session.jobs, session.changed)),
         figures={name: plugin.report() for name, plugin in session.plugins.items()},
         bound=len(outcome.binds),
         evicted=len(outcome.evicts),
     )
     by_key = {}
     reasons = WaitReasons(session)
-    for job in session.jobs.values():
+    for job in map(session.jobs.__getitem__, keys):
         phase, reason = outcome.phases[job.key], reasons.of(job)
         condition = _explained(reason, outcome.conditions.get(job.key))
         result.groups += _status(job, phase, condition, now=now, transition=transition)
         _record(mirror, job, phase, now)
-        for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED):
+        for status in _WAITING:
             by_key.update({task.key: task.info for task in job.of(status).values()})
         if condition is not None and condition.type == outcomes.UNSCHEDULABLE_CONDITION:
-            result.waiting[job.key] = reason or condition.message
+            mirror.waiting[job.key] = reason or condition.message
+        else:
+            mirror.waiting.pop(job.key, None)
+    result.waiting = mirror.waiting
+    result.waiting_pods = sum(job.count(_WAITING) for job in session.active.values())
     result.notes = [PodNote(by_key[key], *said) for key, said in outcome.pods.items()]
     mirror.settle(session)
     return result
@@ -107,7 +118,6 @@ def _record(mirror: Mirror, job: Job, phase: str, now: float) -> None:
     decided = PodGroupPhase(phase)
     if decided is PodGroupPhase.COMPLETED and job.phase is PodGroupPhase.RUNNING:
         mirror.run_times.completed(job, now)
-    job.phase = decided
     mirror.decided_phase(job.key, phase)
 
 
@@ -127,13 +137,15 @@ def _status(
     return [] if change is Change.NONE else [GroupStatus(job.group, status, change)]
 
 
-def _allocated(session: Session) -> dict[str, Amounts]:
-    """Add up what the groups of every queue have, with the queues above."""
+def _allocated(session: Session, own: dict[str, Amounts]) -> dict[str, Amounts]:
+    """Add up what the groups of every queue have, with the queues above; `own` is what its quiet groups have."""
+    for job in session.active.values():
+        own.setdefault(job.queue, Amounts()).add(job.allocated)
     found = {name: Amounts() for name in session.queues}
-    for job in session.jobs.values():
-        name, seen = job.queue, set[str]()
+    for queue, amounts in own.items():
+        name, seen = queue, set[str]()
         while name in found and name not in seen:
-            found[name].add(job.allocated)
+            found[name].add(amounts)
             seen.add(name)
             name = session.queues[name].parent
     return found

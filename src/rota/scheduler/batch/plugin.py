@@ -76,6 +76,10 @@ class BatchPlugin:
     #: Whether `predicate` offers `refused_alone` and `crowded`, see `shape_search.Filters`.
     filters_alone: ClassVar[bool] = False
 
+    #: Whether `job_enqueueable` depends on a group's queue, namespace and minimum resources alone, has no effect, and
+    #: rejects all groups that are equal in these to one that it rejected before, while groups are let in.
+    admits_by_need: ClassVar[bool] = False
+
     def __init__(self, session: Any, arguments: Mapping[str, Any], *, hierarchy: bool) -> None:
         """Take the arguments, checked and complete."""
 
@@ -93,6 +97,10 @@ class BatchPlugin:
 
     def job_order(self, left: Job, right: Job) -> float:
         """Compare two groups."""
+        raise NotImplementedError
+
+    def job_key(self, job: Job) -> Any:
+        """Give a value that sorts groups as `job_order` does, as long as none of their pods is moved."""
         raise NotImplementedError
 
     def queue_order(self, left: Queue, right: Queue) -> float:

@@ -38,7 +38,8 @@ from rota.scheduler.batch.plugins.sla import Sla
 from rota.scheduler.batch.plugins.task_topology import TaskTopology
 from rota.scheduler.batch.plugins.tdm import TimeDivision
 from rota.scheduler.batch.plugins.usage import Usage
-from rota.scheduler.batch.sessions import Commit, Session, State
+from rota.scheduler.batch.sessions import Session
+from rota.scheduler.batch.states import Commit, State
 
 
 class Action(Protocol):

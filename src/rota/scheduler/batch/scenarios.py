@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from rota.columns.objects import MalformedObjectError
 from rota.columns.pod_interner import PodInterner
-from rota.scheduler.batch import conf, objects, outcomes, registry, snapshots
+from rota.scheduler.batch import conf, objects, outcomes, quiet_groups, registry, snapshots
 from rota.scheduler.batch.outcomes import Outcome
-from rota.scheduler.batch.sessions import Ask
+from rota.scheduler.batch.states import Ask
 from rota.scheduler.batch.times import seconds
 
 #: By group and kind, the section of a scenario.
@@ -44,7 +44,11 @@ def from_dump(objects: Iterable[tuple[str, Mapping[str, Any]]], *, conf: str, no
 
 
 def decide(document: Mapping[str, Any], *, quick: bool = False, ask: Ask | None = None) -> Outcome:
-    """Run one session on a scenario; see `Session` for `quick` and `State` for `ask`."""
+    """Run one session on a scenario; see `State` for `ask`.
+
+    A `quick` session runs as passes of a live scheduler do: it keeps what it knows of shapes (see `Session`), and has
+    only the sums of quiet groups.
+    """
     text = document.get("conf", conf.DEFAULT)
     if not isinstance(text, str):
         raise MalformedObjectError("conf", "expected a text")
@@ -65,6 +69,8 @@ def decide(document: Mapping[str, Any], *, quick: bool = False, ask: Ask | None 
         interner=PodInterner(),
     )
     state.ask = ask
+    if quick:
+        state.active, state.quiet = quiet_groups.split(state.jobs)
     return outcomes.of(registry.run(state, conf.parse(text, registry.KNOWN), quick=quick))
 
 

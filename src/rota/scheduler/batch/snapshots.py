@@ -12,7 +12,7 @@ from rota.scheduler.batch.hypernodes import HyperNodes
 from rota.scheduler.batch.jobs import Job
 from rota.scheduler.batch.nodes import NodeTable
 from rota.scheduler.batch.queues import Queue
-from rota.scheduler.batch.sessions import State
+from rota.scheduler.batch.states import State
 from rota.scheduler.batch.tasks import Task
 
 Objects = Sequence[Mapping[str, Any]]

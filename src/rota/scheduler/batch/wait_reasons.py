@@ -80,7 +80,7 @@ class WaitReasons:
             return ""
         if queue.name not in self._first:
             before, first = self._session.order_in(queue), None
-            for each in self._session.jobs.values():
+            for each in self._session.active.values():
                 waits = each.queue == queue.name and not each.pending and not each.is_ready
                 if waits and each.of(TaskStatus.PENDING) and (first is None or before(each, first)):
                     first = each

@@ -55,10 +55,10 @@ class BatchMetrics:
         self.e2e.observe(took_s * 1000.0)
         if result.bound:
             self.attempts.labels("scheduled").inc(result.bound)
-        if result.notes:
-            self.attempts.labels("unschedulable").inc(len(result.notes))
+        if result.waiting_pods:
+            self.attempts.labels("unschedulable").inc(result.waiting_pods)
         self.waiting_jobs.set(len(result.waiting))
-        self.waiting_tasks.set(len(result.notes))
+        self.waiting_tasks.set(result.waiting_pods)
         self.victims.set(result.evicted)
         if result.evicted:
             self.preemptions.inc()

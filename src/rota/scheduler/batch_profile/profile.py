@@ -25,9 +25,9 @@ from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.scheduler.batch import binding_plans, passes
 from rota.scheduler.batch.group_statuses import Change
-from rota.scheduler.batch.mirror import Mirror
+from rota.scheduler.batch.mirror import WORDS_S, Mirror
 from rota.scheduler.batch.passes import GroupStatus, PassResult
-from rota.scheduler.batch.sessions import Commit
+from rota.scheduler.batch.states import Commit
 from rota.scheduler.batch.statuses import ALLOCATED, PREEMPTABLE, TaskStatus
 from rota.scheduler.batch_profile import announcements, hook_requests, queue_statuses
 from rota.scheduler.batch_profile.announcements import Announcements
@@ -63,7 +63,7 @@ _AFTER_FAILURE_S: Final = 0.5
 #: After so many refusals of its status in a row, an event about a group says so.
 _TOLD_AFTER: Final = 3
 #: How often such changes of one group's status are written.
-_INTERVALS_S: Final = {Change.STATE: 0.0, Change.COUNT: 1.0, Change.WORDS: 30.0}
+_INTERVALS_S: Final = {Change.STATE: 0.0, Change.COUNT: 1.0, Change.WORDS: WORDS_S}
 #: However many groups wait, other words for their reasons cost at most so many writes.
 _WORDS_A_SECOND: Final = 20.0
 _OTHER_KINDS: Final = ("PriorityClass", "HyperNode", "ResourceQuota", "Numatopology")
@@ -214,7 +214,7 @@ class BatchProfile:
             mirror.apply(deltas)
             return
         began, loop = using.clock.monotonic(), asyncio.get_running_loop()
-        size = _GROUP_BYTES * (len(changes) + (len(mirror.jobs) if decisive else len(touched)))
+        size = _GROUP_BYTES * (len(changes) + (mirror.busy_groups if decisive else len(touched)))
         if configuration.uses("extender"):
             size += offload.ALWAYS  # the pass waits for answers of another program
         threaded = size > offload.INLINE_BYTES

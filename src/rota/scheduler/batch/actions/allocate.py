@@ -16,7 +16,7 @@ from rota.scheduler.batch.actions import worksheets
 from rota.scheduler.batch.actions.worksheets import Worksheet
 from rota.scheduler.batch.arguments import Argument
 from rota.scheduler.batch.fit_errors import FitErrors
-from rota.scheduler.batch.heaps import PriorityQueue
+from rota.scheduler.batch.heaps import KeyedQueue, PriorityQueue
 from rota.scheduler.batch.hypernodes import CLUSTER, HyperNode
 from rota.scheduler.batch.jobs import Job, SubJob
 from rota.scheduler.batch.plugin import Purpose
@@ -48,14 +48,14 @@ class Allocate:
         """Place what can be placed."""
         session = self._session
         queues: PriorityQueue[Queue] = PriorityQueue(session.queue_before)
-        waiting: dict[str, PriorityQueue[Job]] = {}
+        waiting: dict[str, PriorityQueue[Job] | KeyedQueue[Job]] = {}
         sheets: dict[str, Worksheet] = {}
         admits = "enqueue" in session.configuration.actions
-        for job in session.jobs.values():
+        for job in session.active.values():
             if job.pending:
                 if admits:
                     continue
-                job.phase = PodGroupPhase.INQUEUE
+                session.let_in(job)
             queue = session.queues[job.queue]
             holds = queue.fifo and job.phase is PodGroupPhase.INQUEUE and not job.is_ready
             if not session.valid(job) or (job.with_topology and not session.hypernodes.ready):
@@ -68,13 +68,16 @@ class Allocate:
                 continue
             sheets[job.key] = sheet
             if job.queue not in waiting:
-                waiting[job.queue] = PriorityQueue(session.order_in(queue))
+                waiting[job.queue] = session.line(queue)
                 queues.push(queue)
             waiting[job.queue].push(job)
         self._serve_queues(queues, waiting, sheets)
 
     def _serve_queues(
-        self, queues: PriorityQueue[Queue], waiting: dict[str, PriorityQueue[Job]], sheets: dict[str, Worksheet]
+        self,
+        queues: PriorityQueue[Queue],
+        waiting: dict[str, PriorityQueue[Job] | KeyedQueue[Job]],
+        sheets: dict[str, Worksheet],
     ) -> None:
         """Let one group after the other have its turn; the order of queues is looked at again after each."""
         session = self._session

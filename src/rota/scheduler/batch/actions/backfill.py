@@ -53,8 +53,8 @@ class Backfill:
         queues: PriorityQueue[Queue] = PriorityQueue(session.queue_before)
         jobs: dict[str, PriorityQueue[Job]] = {}
         tasks: dict[str, PriorityQueue[Task]] = {}
-        for job in session.jobs.values():
-            if job.pending or not session.valid(job):
+        for job in session.active.values():
+            if not (job.waiting_best_effort or job.of(TaskStatus.PIPELINED)) or job.pending or not session.valid(job):
                 continue
             waiting: PriorityQueue[Task] = PriorityQueue(session.task_before)
             for task in job.of(TaskStatus.PENDING).values():

@@ -5,11 +5,10 @@ from typing import ClassVar, Final
 from rota.scheduler.batch import arguments as args
 from rota.scheduler.batch import entitlements
 from rota.scheduler.batch.arguments import Argument
-from rota.scheduler.batch.heaps import PriorityQueue
+from rota.scheduler.batch.heaps import KeyedQueue, PriorityQueue
 from rota.scheduler.batch.jobs import Job
 from rota.scheduler.batch.queues import Queue
 from rota.scheduler.batch.sessions import Session
-from rota.scheduler.batch.statuses import PodGroupPhase
 
 _RECLAIMING: Final = frozenset({"reclaim", "gangreclaim"})
 
@@ -32,25 +31,25 @@ class Enqueue:
         """Ask for every waiting group; the queue's turn comes again after each."""
         session = self._session
         queues: PriorityQueue[Queue] = PriorityQueue(session.queue_before)
-        waiting: dict[str, PriorityQueue[Job]] = {}
+        waiting: dict[str, PriorityQueue[Job] | KeyedQueue[Job]] = {}
         known: set[str] = set()
-        for job in session.jobs.values():
+        for job in session.active.values():
             if job.queue not in known:
                 known.add(job.queue)
                 queues.push(session.queues[job.queue])
+                waiting[job.queue] = session.line(session.queues[job.queue])
             if job.pending:
-                order = session.order_in(session.queues[job.queue])
-                waiting.setdefault(job.queue, PriorityQueue(order)).push(job)
+                waiting[job.queue].push(job)
         while len(queues):
             queue = queues.pop()
-            jobs = waiting.get(queue.name)
-            if not jobs:
+            jobs = waiting[queue.name]
+            if not len(jobs):
                 continue
             job = jobs.pop()
             if job.min_resources is None or session.enqueueable(job) or self._let_in_anyway(job):
                 session.kept_out.pop(job.key, None)
                 session.enqueued(job)
-                job.phase = PodGroupPhase.INQUEUE
+                session.let_in(job)
             elif queue.fifo:
                 continue
             queues.push(queue)

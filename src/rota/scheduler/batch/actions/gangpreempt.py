@@ -29,7 +29,7 @@ class GangPreempt:
         """Serve starving groups, queue by queue."""
         session = self._session
         preemptors: dict[str, PriorityQueue[Job]] = {}
-        for job in session.jobs.values():
+        for job in session.active.values():
             if not job.pending and session.valid(job) and session.starving(job):
                 preemptors.setdefault(job.queue, PriorityQueue(session.job_before)).push(job)
         for name, waiting in preemptors.items():

@@ -31,7 +31,7 @@ class GangReclaim:
         queues: PriorityQueue[Queue] = PriorityQueue(session.queue_before)
         known: set[str] = set()
         jobs: dict[str, PriorityQueue[Job]] = {}
-        for job in session.jobs.values():
+        for job in session.active.values():
             if job.pending or not session.valid(job):
                 continue
             if job.queue not in known:

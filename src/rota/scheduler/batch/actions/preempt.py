@@ -53,7 +53,7 @@ class Preempt:
         preemptors: dict[str, PriorityQueue[Job]] = {}
         starving: dict[str, list[Job]] = {}
         tasks: dict[str, PriorityQueue[Task]] = {}
-        for job in session.jobs.values():
+        for job in session.active.values():
             if job.pending or not session.valid(job) or not session.starving(job) or job.with_topology:
                 continue
             preemptors.setdefault(job.queue, PriorityQueue(session.job_before)).push(job)

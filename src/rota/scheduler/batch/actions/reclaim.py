@@ -35,7 +35,7 @@ class Reclaim:
         known: set[str] = set()
         jobs: dict[str, PriorityQueue[Job]] = {}
         tasks: dict[str, PriorityQueue[Task]] = {}
-        for job in session.jobs.values():
+        for job in session.active.values():
             if job.pending or not session.valid(job):
                 continue
             if job.queue not in known:

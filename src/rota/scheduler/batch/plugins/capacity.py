@@ -24,6 +24,7 @@ class Capacity(BatchPlugin):
     """Queues with figures of their own."""
 
     name: ClassVar[str] = "capacity"
+    admits_by_need: ClassVar[bool] = True
     arguments: ClassVar[Mapping[str, Argument]] = {"ancestorReclaimLevel": Argument(args.integer, 0)}
 
     def __init__(self, session: Session, arguments: Mapping[str, Any], *, hierarchy: bool) -> None:
@@ -53,13 +54,19 @@ class Capacity(BatchPlugin):
     def _open_flat(self) -> None:
         session = self._session
         guaranteed = amounts.total(queue.guarantee for queue in session.queues.values())
-        for job in session.jobs.values():
-            ledger = self._ledgers.get(job.queue)
+
+        def ledger_of(name: str) -> Ledger:
+            ledger = self._ledgers.get(name)
             if ledger is None:
-                queue = session.queues[job.queue]
-                ledger = self._ledgers[job.queue] = Ledger(queue, queue.deserved.copy(), guarantee=queue.guarantee)
+                queue = session.queues[name]
+                ledger = self._ledgers[name] = Ledger(queue, queue.deserved.copy(), guarantee=queue.guarantee)
                 ledger.limit = shares.flat_limit(queue, session.total, guaranteed)
-            ledger.take_in(job)
+            return ledger
+
+        for name, sums in session.quiet.items():
+            ledger_of(name).take_in_quiet(sums)
+        for job in session.active.values():
+            ledger_of(job.queue).take_in(job)
         for ledger in self._ledgers.values():
             ledger.deserved = maximum(ledger.deserved.cap(ledger.limit), ledger.guarantee)
             update_share(ledger)
@@ -71,11 +78,13 @@ class Capacity(BatchPlugin):
                 self._ledgers[queue.name] = _ledger(queue)
                 if not self._climb(queue, ()):
                     return False
-        for job in session.jobs.values():
-            ledger = self._ledgers[job.queue]
-            if ledger.children:
-                return False
-            for each in (ledger, *(self._ledgers[name] for name in ledger.ancestors)):
+        if any(self._ledgers[name].children for name in session.queues_in_use()):
+            return False
+        for name, sums in session.quiet.items():
+            for each in self._with_ancestors(name):
+                each.take_in_quiet(sums)
+        for job in session.active.values():
+            for each in self._with_ancestors(job.queue):
                 each.take_in(job)
         root = self._ledgers.get(ROOT)
         if root is None:
@@ -87,6 +96,10 @@ class Capacity(BatchPlugin):
         for ledger in self._ledgers.values():
             update_share(ledger)
         return True
+
+    def _with_ancestors(self, name: str) -> list[Ledger]:
+        ledger = self._ledgers[name]
+        return [ledger, *(self._ledgers[above] for above in ledger.ancestors)]
 
     def _climb(self, queue: Queue, path: tuple[str, ...]) -> bool:
         """Find the queues above one; no if there is a circle, or a parent that does not exist."""

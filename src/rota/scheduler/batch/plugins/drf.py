@@ -12,8 +12,8 @@ from rota.scheduler.batch.amounts import Amounts, share
 from rota.scheduler.batch.jobs import Job
 from rota.scheduler.batch.plugin import BatchPlugin, Victims
 from rota.scheduler.batch.queues import Queue
+from rota.scheduler.batch.quiet_groups import allocated
 from rota.scheduler.batch.sessions import Session
-from rota.scheduler.batch.statuses import ALLOCATED
 from rota.scheduler.batch.tasks import Task
 
 #: Shares that differ by less are equal for preemption.
@@ -64,17 +64,22 @@ class DominantResourceFairness(BatchPlugin):
         self._allocated = Amounts()
 
     def open(self) -> None:
-        """Work out every group's share."""
-        for job in self._session.jobs.values():
-            portion = Portion()
-            for status in ALLOCATED:
-                for task in job.of(status).values():
-                    portion.allocated.add(task.request)
+        """Work out the shares of all groups for a tree; without one, those of quiet groups follow on demand."""
+        session = self._session
+        for job in (session.jobs if self._hierarchy else session.active).values():
+            portion = self._portions[job.key] = Portion(allocated(job))
             self._update(portion)
-            self._portions[job.key] = portion
             if self._hierarchy:
                 self._allocated.add(portion.allocated)
                 self._grow(self._root, job, portion, self._allocated)
+
+    def _portion(self, key: str) -> Portion:
+        """Give what a group has; a group that was quiet until now has what its pods use at this moment."""
+        portion = self._portions.get(key)
+        if portion is None:
+            portion = self._portions[key] = Portion(allocated(self._session.jobs[key]))
+            self._update(portion)
+        return portion
 
     def offers(self, method: str) -> bool:
         """Without a tree there is no order of queues, and nothing to reclaim."""
@@ -82,16 +87,20 @@ class DominantResourceFairness(BatchPlugin):
 
     def job_order(self, left: Job, right: Job) -> float:
         """The smaller share first."""
-        one, other = self._portions[left.key].share, self._portions[right.key].share
+        one, other = self._portion(left.key).share, self._portion(right.key).share
         return (one > other) - (one < other)
+
+    def job_key(self, job: Job) -> float:
+        """The share."""
+        return self._portion(job.key).share
 
     def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
         """A pod may go if its group still has at least the share that the preemptor's would have."""
-        mine = self._shared(self._portions[preemptor.job].allocated.copy().add(preemptor.request))[1]
+        mine = self._shared(self._portion(preemptor.job).allocated.copy().add(preemptor.request))[1]
         left: dict[str, Amounts] = {}
         victims = []
         for task in candidates:
-            remains = left.setdefault(task.job, self._portions[task.job].allocated.copy()).sub(task.request)
+            remains = left.setdefault(task.job, self._portion(task.job).allocated.copy()).sub(task.request)
             theirs = self._shared(remains)[1]
             if mine < theirs or abs(mine - theirs) <= SHARE_DELTA:
                 victims.append(task)
@@ -136,7 +145,10 @@ class DominantResourceFairness(BatchPlugin):
         self._count(task, -1)
 
     def _count(self, task: Task, sign: int) -> None:
-        portion = self._portions[task.job]
+        known = task.job in self._portions
+        portion = self._portion(task.job)
+        if not known:
+            return  # The pod was moved before this call, so it is counted. Pods of quiet groups are only evicted.
         (portion.allocated.add if sign > 0 else portion.allocated.sub)(task.request)
         self._update(portion)
         if self._hierarchy:
@@ -144,7 +156,7 @@ class DominantResourceFairness(BatchPlugin):
             self._grow(self._root, self._session.jobs[task.job], portion, self._allocated)
 
     def report(self) -> Mapping[str, Any]:
-        """Give the share of every group."""
+        """Give the shares that were worked out."""
         return {key: {"share": each.share, "dominant": each.dominant} for key, each in self._portions.items()}
 
     # --- the tree ---------------------------------------------------------------------------------------------------

@@ -50,6 +50,10 @@ class Gang(BatchPlugin):
         """Groups that have not started go first."""
         return left.is_ready - right.is_ready
 
+    def job_key(self, job: Job) -> bool:
+        """Whether the group has started."""
+        return job.is_ready
+
     def subjob_order(self, left: SubJob, right: SubJob) -> float:
         """Sub-groups that have not started go first."""
         return left.is_ready - right.is_ready

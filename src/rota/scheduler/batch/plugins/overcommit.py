@@ -24,6 +24,7 @@ class Overcommit(BatchPlugin):
     """Admission by what is free in the cluster."""
 
     name: ClassVar[str] = "overcommit"
+    admits_by_need: ClassVar[bool] = True
     arguments: ClassVar[Mapping[str, Argument]] = {"overcommit-factor": Argument(_factor, DEFAULT_FACTOR)}
 
     def __init__(self, session: Session, arguments: Mapping[str, Any], *, hierarchy: bool) -> None:
@@ -36,8 +37,10 @@ class Overcommit(BatchPlugin):
         """Work out what is free, and what groups that were let in may still ask for."""
         session = self._session
         nodes = session.nodes
-        self._idle = session.total.copy().scale(self._factor).sub(nodes.sum_over(nodes.used, range(len(nodes))))
-        for job in session.jobs.values():
+        self._idle = session.total.copy().scale(self._factor).sub(nodes.sum_of(nodes.used))
+        for sums in session.quiet.values():
+            self._inqueue.add(sums.inqueue.amounts)
+        for job in session.active.values():
             if job.min_resources is None:
                 continue
             if job.phase is PodGroupPhase.INQUEUE:

@@ -85,7 +85,7 @@ class PlannedStart(BatchPlugin):
 
     def open(self) -> None:
         """Count groups that were let in and wait."""
-        for key, job in self._session.jobs.items():
+        for key, job in self._session.active.items():
             if not job.pending and not job.is_ready and job.of(TaskStatus.PENDING):
                 self._let_in.add(key)
 

@@ -24,6 +24,10 @@ class Priority(BatchPlugin):
         """Higher priority of the group first."""
         return right.priority - left.priority
 
+    def job_key(self, job: Job) -> int:
+        """The priority; the highest comes first."""
+        return -job.priority
+
     def subjob_order(self, left: SubJob, right: SubJob) -> float:
         """Higher priority of the pods first."""
         return right.priority - left.priority

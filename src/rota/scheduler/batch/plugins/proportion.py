@@ -18,6 +18,7 @@ class Proportion(BatchPlugin):
     """Deserved shares by weight."""
 
     name: ClassVar[str] = "proportion"
+    admits_by_need: ClassVar[bool] = True
 
     def __init__(self, session: Session, arguments: object, *, hierarchy: bool) -> None:
         self._session = session
@@ -28,13 +29,19 @@ class Proportion(BatchPlugin):
         """Count every queue that has groups, and divide the cluster."""
         session = self._session
         guaranteed = amounts.total(queue.guarantee for queue in session.queues.values())
-        for job in session.jobs.values():
-            ledger = self._ledgers.get(job.queue)
+
+        def ledger_of(name: str) -> Ledger:
+            ledger = self._ledgers.get(name)
             if ledger is None:
-                queue = session.queues[job.queue]
-                ledger = self._ledgers[job.queue] = Ledger(queue, guarantee=queue.guarantee)
+                queue = session.queues[name]
+                ledger = self._ledgers[name] = Ledger(queue, guarantee=queue.guarantee)
                 ledger.limit = shares.flat_limit(queue, session.total, guaranteed)
-            ledger.take_in(job)
+            return ledger
+
+        for name, sums in session.quiet.items():
+            ledger_of(name).take_in_quiet(sums)
+        for job in session.active.values():
+            ledger_of(job.queue).take_in(job)
         divide(self._ledgers, session.total)
 
     def queue_order(self, left: Queue, right: Queue) -> float:

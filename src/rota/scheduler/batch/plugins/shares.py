@@ -8,7 +8,8 @@ from rota.scheduler.batch import amounts
 from rota.scheduler.batch.amounts import CPU, MEMORY, UNLIMITED, Amounts, exceeded
 from rota.scheduler.batch.jobs import Job
 from rota.scheduler.batch.queues import Queue
-from rota.scheduler.batch.statuses import ALLOCATED, PodGroupPhase, TaskStatus
+from rota.scheduler.batch.quiet_groups import QuietSums, counts_nothing, waiting_share
+from rota.scheduler.batch.statuses import ALLOCATED, TaskStatus
 
 REPORTED: Final = ("deserved", "allocated", "request", "inqueue", "elastic", "limit")
 
@@ -37,6 +38,8 @@ class Ledger:
 
     def take_in(self, job: Job) -> None:
         """Count a group."""
+        if counts_nothing(job):
+            return
         for status in ALLOCATED:
             for task in job.of(status).values():
                 self.allocated.add(task.request)
@@ -45,6 +48,13 @@ class Ledger:
             self.request.add(task.request)
         self.inqueue.add(waiting_share(job))
         self.elastic.add(job.elastic())
+
+    def take_in_quiet(self, sums: QuietSums) -> None:
+        """Count the quiet groups of a queue."""
+        self.allocated.add(sums.allocated.amounts)
+        self.request.add(sums.allocated.amounts)
+        self.inqueue.add(sums.inqueue.amounts)
+        self.elastic.add(sums.elastic.amounts)
 
     def copy(self) -> "Ledger":
         """Give figures that a trial may change."""
@@ -62,16 +72,6 @@ class Ledger:
             self.ancestors,
             self.children,
         )
-
-
-def waiting_share(job: Job) -> Amounts:
-    """Give what a group that was let in may still ask for."""
-    if job.min_resources is None:
-        return Amounts()
-    running = job.phase is PodGroupPhase.RUNNING and job.count(ALLOCATED) >= job.min_available
-    if job.phase is PodGroupPhase.INQUEUE or running:
-        return job.without_gated(job.still_inqueue())
-    return Amounts()
 
 
 def flat_limit(queue: Queue, total: Amounts, guaranteed: Amounts) -> Amounts:

@@ -28,6 +28,11 @@ class Sla(BatchPlugin):
             return (one is None) - (other is None)
         return one - other
 
+    def job_key(self, job: Job) -> tuple[bool, float]:
+        """The deadline; groups without one come last."""
+        deadline = self._deadline(job)
+        return deadline is None, deadline or 0.0
+
     def job_enqueueable(self, job: Job) -> Vote:
         """A group whose time has come is let in."""
         deadline = self._deadline(job)

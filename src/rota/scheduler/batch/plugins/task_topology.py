@@ -187,7 +187,7 @@ class TaskTopology(BatchPlugin):
 
     def open(self) -> None:
         """Make buckets for all groups that say something about their roles."""
-        for job in self._session.jobs.values():
+        for job in self._session.active.values():
             relations = _relations(job) if job.of(TaskStatus.PENDING) else None
             if relations is not None:
                 relations.fill(job.members.values())

@@ -131,6 +131,10 @@ class TimeDivision(BatchPlugin):
         """Groups that may not be sent away go first."""
         return left.preemptable - right.preemptable
 
+    def job_key(self, job: Job) -> bool:
+        """Whether the group may be sent away."""
+        return job.preemptable
+
     def job_pipelined(self, job: Job) -> Vote:
         """Enough pods have, or wait for, a place."""
         return Vote.PERMIT if job.is_pipelined else Vote.REJECT
