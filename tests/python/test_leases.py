@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -20,6 +21,8 @@ from tests.python.conftest import Cluster
 
 import rota
 from rota.python import lease_connection, lease_manager
+from rota.python.futures import Future
+from rota.python.leased_calls import LeasedCall
 
 pytestmark = pytest.mark.slow
 
@@ -251,6 +254,28 @@ def test_many_items_are_mapped_in_bounded_memory(own: rota.Client) -> None:
     assert sorted(own.imap(abs, [-3, -2, -1], ordered=False)) == [1, 2, 3]
     with pytest.raises(ZeroDivisionError):
         list(own.imap(lambda number: 1 // number, [2, 1, 0, 1]))
+
+
+def test_nothing_grows_with_the_number_of_calls(cluster: Cluster) -> None:
+    def memory() -> tuple[int, int]:
+        pages = [int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in (os.getppid(), os.getpid())]
+        return pages[0] * 4096, pages[1] * 4096
+
+    def alive() -> int:
+        gc.collect()
+        return sum(isinstance(one, (Future, LeasedCall, asyncio.Handle)) for one in gc.get_objects())
+
+    with rota.Client(cluster.kubeconfig, leases=1) as client:
+        assert sum(client.imap(abs, range(1000), window=200)) == 499_500
+        before, objects = client.submit(memory).result(PATIENCE_S), alive()
+        assert sum(client.imap(abs, range(5000), window=200)) == 12_497_500
+        kept = client.map(abs, range(1000))
+        assert rota.results(kept) == list(range(1000))
+        assert alive() - objects <= 1000 + 50, "the futures that are kept, and nothing for the other calls"
+        del kept
+        until(lambda: alive() - objects <= 50)
+        after = client.submit(memory).result(PATIENCE_S)
+    assert all(new - old < 8 << 20 for old, new in zip(before, after, strict=True)), (before, after)
 
 
 def test_what_a_call_prints_is_its_own_also_while_it_runs(own: rota.Client, tmp_path: Path) -> None:

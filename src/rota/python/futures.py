@@ -33,11 +33,51 @@ class Owner(Protocol):
         ...
 
 
+class _LazyCondition:
+    """A condition that a future uses instead of `threading.Condition`, which takes a kilobyte before any thread waits.
+
+    Programs keep hundreds of thousands of futures, and wait in few of them.
+    """
+
+    __slots__ = ("_lock", "_waited_for")
+
+    def __init__(self) -> None:
+        self._lock: Final = threading.RLock()
+        self._waited_for: threading.Condition | None = None
+
+    def acquire(self) -> bool:
+        """See `threading.Condition`."""
+        return self._lock.acquire()
+
+    def release(self) -> None:
+        """See `threading.Condition`."""
+        self._lock.release()
+
+    def __enter__(self) -> bool:
+        return self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """See `threading.Condition`."""
+        if self._waited_for is None:
+            self._waited_for = threading.Condition(self._lock)
+        return self._waited_for.wait(timeout)
+
+    def notify_all(self) -> None:
+        """See `threading.Condition`; it is created anew for threads that wait later."""
+        waited_for, self._waited_for = self._waited_for, None
+        if waited_for is not None:
+            waited_for.notify_all()
+
+
 class Future(concurrent.futures.Future[R], Generic[R]):
     """The result or exception of a task: a `concurrent.futures.Future` with additional attributes."""
 
     def __init__(self, owner: Owner, name: str, *, function: str = "") -> None:
         super().__init__()
+        self._condition = cast("threading.Condition", _LazyCondition())
         self._owner: Final = owner
         #: The name of the Job in the cluster; `client.future(name)` finds it again, from other programs, too.
         self.name: Final = name

@@ -39,7 +39,7 @@ from rota.python.remote_results import Holder, Remote
 from rota.python.serialization import Packed
 from rota.python.sessions import Call, Session
 
-#: The memory that arguments of waiting calls may take before a submission waits.
+#: The memory that waiting calls may take before a submission waits.
 MOST_WAITING_BYTES: Final = 256 << 20
 #: The most leases of a shape, and the seconds that an unused one is kept.
 LEASES: Final = 32

@@ -24,6 +24,8 @@ class Carrier(Protocol):
         ...
 
 
+#: The memory that a waiting call takes beside its arguments.
+_CALL_BYTES: Final = 1024
 _LONGEST_DELAY_S: Final = 600.0
 #: How often an idempotent call is repeated after the loss of its worker.
 _MOST_LOSSES: Final = 10
@@ -61,10 +63,11 @@ class LeasedCall:
     estimate_s: float | None = None
     #: Numbers of the values that were sent to its worker for it.
     put: list[int] = field(default_factory=list)
+    #: The memory that it takes while it waits.
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.size = len(self.arguments) + sum(len(one) for one in self.buffers)
+        self.size = _CALL_BYTES + len(self.arguments) + sum(len(one) for one in self.buffers)
 
     @property
     def retries_left(self) -> bool:
