@@ -44,3 +44,5 @@ def test_the_slowest_stage_limits_the_predicted_rate() -> None:
     assert predicted_rate(times, 64) == pytest.approx(1000)  # the API server
     assert predicted_rate(times, 64, servers=8) == pytest.approx(1 / (0.004 / 64 + 0.0005))  # following
     assert predicted_rate(times, 2, conflicts=0.5) == pytest.approx(1 / 0.0045)
+    mirrored = ServiceTimes(serving=0.004, deciding=0.001, following=0.0005, mirroring=0.001)
+    assert predicted_rate(mirrored, 4, servers=4) == pytest.approx(1 / 0.002)  # half of it following

@@ -142,21 +142,23 @@ def _learn(
 class ServiceTimes:
     """Processor time that one pod costs, in seconds."""
 
-    #: In API servers and the store, which share it evenly.
+    #: In the API server that serves the pod's requests, and in the store.
     serving: float
     #: In the scheduler that decides the pod: deciding, binding, events.
     deciding: float
     #: In every scheduler: following the pod's changes.
     following: float
+    #: In every API server: following the pod's changes.
+    mirroring: float = 0.0
 
 
 def predicted_rate(times: ServiceTimes, schedulers: int, *, servers: int = 1, conflicts: float = 0.0) -> float:
     """Pods per second with a core for each process: the slowest stage limits.
 
-    A pod passes one API server and one scheduler, and every scheduler follows all pods; a conflict repeats the decision
-    and its binding.
+    A pod passes one API server and one scheduler, and every one of them follows all pods; a conflict repeats the
+    decision and its binding.
     """
     again = 1.0 / max(1.0 - conflicts, 1e-9)
-    serving = times.serving * again / servers
+    serving = times.serving * again / servers + times.mirroring
     scheduling = times.deciding * again / schedulers + times.following
     return 1.0 / max(serving, scheduling)

@@ -15,7 +15,7 @@ import secrets
 import tempfile
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Final
@@ -100,12 +100,12 @@ class Run:
             return await self._measured()
         finally:
             if not self._keep:
-                await self._clean_up()
+                await self.clean_up()
 
-    async def placed(self) -> None:
-        """Place the pods of the case on existing nodes."""
+    async def placed(self) -> float:
+        """Place the pods of the case on existing nodes; the seconds from the first creation to the last binding."""
         await self.create("/api/v1/namespaces", [named("Namespace", NAMESPACE)], may_exist=True)
-        await self._schedule(self._case.pods)
+        return await self._schedule(self._case.pods)
 
     async def _measured(self) -> float:
         case = self._case
@@ -131,15 +131,9 @@ class Run:
         watching.close()
         return took
 
-    async def _clean_up(self) -> None:
-        """Remove the objects of this case."""
-        connection = await self._connect()
-        now = encoded({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
-        for path in (self._pods, "/api/v1/nodes"):
-            code, answer = await connection.request("DELETE", path, now)
-            if code != 200:
-                raise RuntimeError(f"DELETE {path} was answered with {code}: {answer[:500].decode()}")
-        connection.close()
+    async def clean_up(self) -> None:
+        """Remove all pods of the benchmark, and all nodes."""
+        await remove(self._connect, (self._pods, "/api/v1/nodes"))
 
     async def create(self, path: str, bodies: list[bytes], *, may_exist: bool = False) -> None:
         """Create objects, many at a time."""
@@ -154,6 +148,17 @@ class Run:
             connection.close()
 
         await asyncio.gather(*(creator() for _ in range(min(CREATORS, len(bodies)))))
+
+
+async def remove(connect: Callable[[], Awaitable[Connection]], paths: Iterable[str]) -> None:
+    """Delete all objects of some collections at once."""
+    connection = await connect()
+    now = encoded({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+    for path in paths:
+        code, answer = await connection.request("DELETE", path, now)
+        if code != 200:
+            raise RuntimeError(f"DELETE {path} was answered with {code}: {answer[:500].decode()}")
+    connection.close()
 
 
 async def _follow(connection: Connection, path: str, names: set[str]) -> None:

@@ -5,14 +5,13 @@ process of the benchmark and is sampled (`scheduler_split`), the others are proc
 rates: N schedulers and a master do not run side by side on few cores.
 
 Conflicts and placement come from `conflict_model`, and are marked as a model; rates for more cores are predicted from
-the measured times, and are marked as predicted.
+the measured times, and are marked as predicted. `scheduler_scaling` measures rates with a share of a core for each
+process.
 """
 
 import asyncio
 import contextlib
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -21,7 +20,7 @@ from typing import Any, Final
 
 import uvloop
 
-from rota.bench import conflict_model, processor
+from rota.bench import conflict_model, processor, rota_processes, schedule, scheduler_scaling
 from rota.bench.conflict_model import ServiceTimes, Setup
 from rota.bench.report import Result, duration
 from rota.bench.scheduler_split import Sampler
@@ -34,7 +33,6 @@ from rota.scheduler.service import NODES, Scheduler
 from rota.scheduler.sharding.instance_objects import SHARD_MAPS, InstanceSettings
 
 _MAP: Final = "bench"
-_START_S: Final = 120.0
 _LONGEST_S: Final = 300.0
 _LOOK_S: Final = 0.05
 #: Objects that are created in one request.
@@ -80,7 +78,7 @@ def measure(*, store_url: str, quick: bool = False) -> list[Result]:
             )
             for number in (1, 2, 4, 8, 16, 64)
         ]
-    return results
+    return results + scheduler_scaling.measure(store_url, quick=quick)
 
 
 def _model(*, quick: bool) -> list[Result]:
@@ -113,7 +111,7 @@ async def _run(folder: Path, store_url: str, number: int, *, pods: int, nodes: i
     """Processor time per pod in seconds, by process and activity."""
     clock, rng = system.SystemClock(), system.rng()
     with contextlib.ExitStack() as processes:
-        master = _started(
+        master = rota_processes.start(
             processes,
             [
                 "master",
@@ -130,11 +128,11 @@ async def _run(folder: Path, store_url: str, number: int, *, pods: int, nodes: i
             ],
             folder / "master.log",
         )
-        await asyncio.to_thread(_await_line, folder / "master.log", "This master is up")
+        await asyncio.to_thread(rota_processes.await_line, folder / "master.log", "This master is up")
         config = folder / "kubeconfig"
         endpoint = kubeconfig.load(config, clock=clock)
         others = [
-            _started(
+            rota_processes.start(
                 processes,
                 ["scheduler", "--shard-of", _MAP, "--instance", f"other-{each}", "--kubeconfig", str(config)],
                 folder / f"scheduler-{each}.log",
@@ -153,6 +151,10 @@ async def _run(folder: Path, store_url: str, number: int, *, pods: int, nodes: i
                 own = time.process_time() - own
                 spent = {pid: processor.used_s(pid) - before[pid] for pid in (master, *others)}
                 bound = scheduler.attempts.using.figures.bound_total
+        # A store that is not of this run's own is left as it was.
+        await schedule.remove(
+            await schedule.connections_to(config), ("/api/v1/namespaces/default/pods", "/api/v1/nodes")
+        )
     own *= 1 - sampler.samples["bench"] / max(1, sum(sampler.samples.values()))
     schedulers = own + sum(spent[pid] for pid in others)
     shares = sampler.shares()
@@ -184,7 +186,7 @@ async def _scheduling(client: Client) -> AsyncIterator[Scheduler]:
 
 
 async def _until_settled(client: Client, scheduler: Scheduler, number: int) -> None:
-    async with asyncio.timeout(_START_S):
+    async with asyncio.timeout(rota_processes.START_S):
         while True:
             await asyncio.sleep(_LOOK_S)
             if scheduler.shard is None or not scheduler.shard.active:
@@ -201,30 +203,6 @@ async def _until_bound(scheduler: Scheduler, pods: int) -> None:
             if len(scheduler.cache.cluster.pods) - len(scheduler.cache.assumed) >= pods:
                 return
             await asyncio.sleep(_LOOK_S)
-
-
-def _started(processes: contextlib.ExitStack, arguments: list[str], log: Path) -> int:
-    with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-m", "rota", *arguments], stdout=output, stderr=output)
-
-    def end() -> None:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(30)
-
-    processes.callback(end)
-    return process.pid
-
-
-def _await_line(log: Path, what: str) -> None:
-    until = time.monotonic() + _START_S
-    while what not in log.read_text():
-        if time.monotonic() > until:
-            raise TimeoutError(f"no line with {what!r} in {_START_S:.0f} s: {log.read_text()}")
-        time.sleep(_LOOK_S)
 
 
 async def _create(client: Client, target: tuple[str, str, str], objects: list[dict[str, Any]]) -> None:
