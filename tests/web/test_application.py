@@ -16,7 +16,7 @@ from rota.apiserver.authentication import authentication_config
 from rota.apiserver.server import http_server
 from rota.client.informers.informer import Informer
 from rota.testing.api import ApiServer
-from rota.web import reviews, serving, sessions
+from rota.web import feeds, reviews, serving, sessions
 from rota.web.application import Dashboard
 
 ADMIN, READER = "admin-token", "reader-token"
@@ -318,6 +318,37 @@ async def test_a_collection_that_is_not_read_holds_up_no_other_view(
         hang.set()
         async with asyncio.timeout(30):
             assert "begin" in await socket.receive_json()
+
+
+async def test_tabs_come_while_unused_views_are_forgotten(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.web.feeds._KEPT_S", -1.0)
+    names = ("namespaces", "pipelines", "pipelineruns", "stepruns", "jobs", "deployments")
+    await site.sign_in(token=ADMIN)
+    for _ in range(3):
+        async with await opened(site) as one, await opened(site) as other:
+            for name in names:
+                for socket in (one, other):
+                    await socket.send_json({"subscribe": {"view": name}})
+            for socket in (one, other):
+                begun: set[str] = set()
+                async with asyncio.timeout(60):
+                    while begun != set(names):
+                        told = await socket.receive_json()
+                        assert "begin" in told, told
+                        begun.add(told["view"])
+
+
+async def test_a_view_that_crashes_closes_its_tab(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def crash(*_: object) -> None:
+        raise RuntimeError("a mistake")
+
+    await site.sign_in(token=ADMIN)
+    async with await opened(site) as socket:
+        await view(socket, "namespaces")
+        monkeypatch.setattr(feeds.Feeds, "channel", crash)
+        await socket.send_json({"subscribe": {"view": "nodes"}})
+        async with asyncio.timeout(30):
+            assert (await socket.receive()).type == aiohttp.WSMsgType.CLOSE
 
 
 async def test_a_session_goes_on_while_its_user_cannot_be_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

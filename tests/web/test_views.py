@@ -64,6 +64,16 @@ def test_a_waiting_pod_says_why() -> None:
     assert pods.read(wire).message == "0/1 nodes are available"
 
 
+def test_a_large_table_begins_in_portions() -> None:
+    table = PodTable()
+    for number in range(4001):
+        table.apply("pods", Key("default", f"p{number}"), None, pod(f"p{number}"), 0)
+    seen: dict[str, Any] = {}
+    begin(seen, table)
+    assert len(table.begin()) == 3
+    assert len(seen) == 4001
+
+
 def apply(table: dict[str, Any], told: Any) -> None:
     """What the page does with a message."""
     if told is None:
@@ -71,6 +81,11 @@ def apply(table: dict[str, Any], told: Any) -> None:
     table.update(told.get("rows", told.get("set", ())))
     for key in told.get("gone", ()):
         table.pop(key, None)
+
+
+def begin(table: dict[str, Any], view: PodTable | NodeTable) -> None:
+    for portion in view.begin():
+        apply(table, portion)
 
 
 @given(
@@ -95,8 +110,8 @@ def test_a_tab_that_joins_at_any_time_ends_with_the_same_rows(
     for at, (name, where, cpu, gone) in enumerate(changes):
         if at == joins_at:
             joined = True
-            apply(seen_pods, pod_table.begin())
-            apply(seen_nodes, node_table.begin())
+            begin(seen_pods, pod_table)
+            begin(seen_nodes, node_table)
         old, new = present.get(name), None if gone else pod(name, node=where, cpu=cpu)
         for view in (pod_table, node_table):
             view.apply("pods", Key("default", name), old, new, 0)
@@ -107,8 +122,8 @@ def test_a_tab_that_joins_at_any_time_ends_with_the_same_rows(
                 apply(seen_pods, told_pods)
                 apply(seen_nodes, told_nodes)
     if not joined:
-        apply(seen_pods, pod_table.begin())
-        apply(seen_nodes, node_table.begin())
+        begin(seen_pods, pod_table)
+        begin(seen_nodes, node_table)
     apply(seen_pods, pod_table.delta(0))
     apply(seen_nodes, node_table.delta(0))
     assert seen_pods == {f"default/{name}": one for name, one in present.items()}
@@ -122,7 +137,7 @@ def test_a_view_of_one_namespace_has_no_others() -> None:
     table = PodTable("mine")
     table.apply("pods", Key("mine", "a"), None, pod("a", namespace="mine"), 0)
     table.apply("pods", Key("other", "b"), None, pod("b", namespace="other"), 0)
-    begun: Any = table.begin()
+    begun: Any = table.begin()[0]
     assert [key for key, _ in begun["rows"]] == ["mine/a"]
 
 
@@ -140,7 +155,7 @@ def test_ended_pods_hold_nothing_on_their_node() -> None:
     running, ended = pod("a", node="n1", phase="Running"), pod("a", node="n1", phase="Succeeded")
     table.apply("pods", Key("default", "a"), None, running, 0)
     table.apply("pods", Key("default", "a"), running, ended, 0)
-    begun: Any = table.begin()
+    begun: Any = table.begin()[0]
     row = begun["rows"][0][1]
     assert (row.cpu_requested, row.pods_running, row.cordoned) == (0, 0, True)
     assert row.taints == ("spot:NoSchedule",)
@@ -162,7 +177,7 @@ def test_the_overview_counts_decisions_and_their_latency() -> None:
     told = view.delta(110.0)
     assert told["sample"] == (110, 1, 0, 0.1, 0.75, 0.75)
     assert told["now"]["cpu"] == [500, 8000]
-    begun: Any = view.begin()
+    begun: Any = view.begin()[0]
     assert begun["samples"] == [told["sample"]]
     assert view.delta(110.5) is None
 

@@ -67,18 +67,22 @@ class Channel:
         self._changed.clear()
 
     def join(self, push: Push) -> None:
-        """A tab gets the beginning now, and every delta from here on."""
+        """A tab gets every delta from here on; it takes the beginning by itself."""
         self._tabs.add(push)
-        push(self, self.beginning())
 
     def leave(self, push: Push) -> None:
         """A tab gets no more."""
         self._tabs.discard(push)
         self.left_at = self._clock.monotonic()
 
-    def beginning(self) -> bytes:
-        """The message with everything. Changes that the next delta repeats do no harm."""
-        return self._message("begin", self._view.begin())
+    def beginning(self) -> list[bytes]:
+        """The messages with everything. Changes that the next delta repeats do no harm."""
+        portions = self._view.begin()
+        last = len(portions) - 1
+        return [
+            self._message("more" if number else "begin", portion, complete=number == last)
+            for number, portion in enumerate(portions)
+        ]
 
     async def run(self) -> None:
         """Send deltas until cancelled."""
@@ -96,8 +100,8 @@ class Channel:
             if not self.kind.kept:
                 await self._clock.sleep(self.kind.every_s)
 
-    def _message(self, what: str, content: object) -> bytes:
-        return msgspec.json.encode({"view": self.name, "namespace": self.namespace, what: content})
+    def _message(self, what: str, content: object, **more: bool) -> bytes:
+        return msgspec.json.encode({"view": self.name, "namespace": self.namespace, **more, what: content})
 
 
 class Feeds:
@@ -173,12 +177,18 @@ class Feeds:
 
     async def _forget_unused(self) -> None:
         now = self._clock.monotonic()
-        for key, one in list(self._channels.items()):
-            if not one.tabs and not one.kind.kept and now - one.left_at > _KEPT_S:
-                del self._channels[key]
-                for end in self._handlers.pop(one):
-                    end()
-                await self._supervisor.stop(self._tasks.pop(one))
+        unused = [
+            (key, one)
+            for key, one in self._channels.items()
+            if not one.tabs and not one.kind.kept and now - one.left_at > _KEPT_S
+        ]
+        # All of them are forgotten before anything is awaited: other tabs come here meanwhile.
+        for key, one in unused:
+            del self._channels[key]
+            for end in self._handlers.pop(one):
+                end()
+        for _, one in unused:
+            await self._supervisor.stop(self._tasks.pop(one))
 
     @contextlib.asynccontextmanager
     async def _alone(self, what: object) -> AsyncIterator[None]:

@@ -82,6 +82,7 @@ class LiveViews:
                 tab.read(receive),
                 tab.write(),
                 tab.keep_alive(),
+                tab.crashed(),
                 self._watch_rights(tab, session, user),
             )
             running = [asyncio.ensure_future(one) for one in works]

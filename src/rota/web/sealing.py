@@ -27,12 +27,18 @@ class Seal:
     def seal(self, content: bytes, purpose: bytes) -> str:
         """The content as a text for a cookie or a URL; it opens for the same purpose only."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return base64.urlsafe_b64encode(nonce + self._cipher.encrypt(nonce, content, purpose)).decode().rstrip("=")
+        return _encoded(nonce + self._cipher.encrypt(nonce, content, purpose))
 
     def open(self, text: str, purpose: bytes) -> bytes | None:
         """The sealed content; None if the text was not sealed with this key for this purpose."""
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            if _encoded(raw) != text:
+                return None  # the last character has bits that mean nothing, and they were changed
             return self._cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], purpose)
         except (InvalidTag, ValueError, binascii.Error):
             return None
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")

@@ -26,8 +26,9 @@ Tell = Callable[[dict[str, Any]], Awaitable[None]]
 class Streams:
     """The open streams of one tab."""
 
-    def __init__(self, client: Client, tell: Tell) -> None:
-        """`tell` sends a message to the tab, and waits while the tab has much to read."""
+    def __init__(self, client: Client, tell: Tell, *, on_end: Callable[[asyncio.Task[None]], None]) -> None:
+        """`tell` sends a message to the tab, and waits while the tab has much to read. `on_end` gets ended tasks."""
+        self._on_end: Final = on_end
         self._client: Final = client
         self._tell: Final = tell
         self._running: Final[dict[int, asyncio.Task[None]]] = {}
@@ -41,7 +42,7 @@ class Streams:
         else:
             running = asyncio.create_task(self._run(number, path), name=f"stream {path}")
             self._running[number] = running
-            running.add_done_callback(lambda _: self._running.pop(number, None))
+            running.add_done_callback(lambda task: self._forget(number, task))
 
     def end(self, number: int) -> None:
         """End a stream; one that has ended is no mistake."""
@@ -67,6 +68,11 @@ class Streams:
             await self._fail(number, _UNAVAILABLE, str(problem))
         else:
             await self._tell({"stream": number, "ended": True})
+
+    def _forget(self, number: int, task: asyncio.Task[None]) -> None:
+        if self._running.get(number) is task:
+            del self._running[number]
+        self._on_end(task)
 
     async def _fail(self, number: int, code: int, problem: str) -> None:
         await self._tell({"stream": number, "code": code, "problem": problem})

@@ -66,8 +66,11 @@ class Tab:
         self._opening: Final[dict[_Key, asyncio.Task[None]]] = {}
         #: Views that the user may not see, or that the cluster does not have.
         self._denied: Final[set[_Key]] = set()
-        self._streams: Final = Streams(client, self._stream)
-        self._queue: Final[deque[bytes]] = deque()
+        self._streams: Final = Streams(client, self._stream, on_end=self._ended)
+        #: The first unexpected error of a view or a stream.
+        self._crash: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        #: Frames, and how much of them counts as unread: beginnings do not, or a large one would begin anew forever.
+        self._queue: Final[deque[tuple[bytes, int]]] = deque()
         self._waiting_bytes = 0
         #: Channels whose deltas were left out; they begin anew.
         self._behind: Final[set[Channel]] = set()
@@ -79,6 +82,7 @@ class Tab:
 
     def close(self) -> None:
         """Leave all channels, and end all streams."""
+        self._crash.cancel()
         for opening in self._opening.values():
             opening.cancel()
         for channel in self._followed.values():
@@ -113,11 +117,11 @@ class Tab:
                 if not self._queue:
                     channel = self._behind.pop()
                     if self._followed.get((channel.name, channel.namespace)) is channel:
-                        self._put(frames.encode(frames.TEXT, channel.beginning()))
+                        self._begin(channel)
                     continue
-                frame = self._queue.popleft()
+                frame, counted = self._queue.popleft()
                 await self._send({"type": "http.response.body", "body": frame, "more_body": True})
-                self._waiting_bytes -= len(frame)
+                self._waiting_bytes -= counted
                 if self._waiting_bytes <= _MOST_STREAMED_BYTES:
                     self._room.set()
 
@@ -126,6 +130,10 @@ class Tab:
         while True:
             await self._clock.sleep(_PING_S)
             self._put(frames.encode(frames.PING, b""))
+
+    async def crashed(self) -> None:
+        """Raises what a view or a stream did not expect: the tab ends, and its page connects again."""
+        await self._crash
 
     async def check_rights(self) -> None:
         """End the views that the user may no longer see, and open those that were denied and no longer are."""
@@ -190,11 +198,16 @@ class Tab:
         opening = asyncio.create_task(self._opened(key), name=f"view {key[0]} {key[1]}")
         self._opening[key] = opening
 
-        def done(_: object) -> None:
+        def done(task: asyncio.Task[None]) -> None:
             if self._opening.get(key) is opening:
                 del self._opening[key]
+            self._ended(task)
 
         opening.add_done_callback(done)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and not self._crash.done():
+            self._crash.set_exception(error)
 
     async def _opened(self, key: _Key) -> None:
         """Open a view, as soon as it can be."""
@@ -216,7 +229,8 @@ class Tab:
             else:
                 self._denied.discard(key)
                 self._followed[key] = channel
-                return channel.join(self._push)
+                channel.join(self._push)
+                return self._begin(channel)
 
     def _deny(self, key: _Key, **why: str) -> None:
         if key not in self._denied:
@@ -240,9 +254,14 @@ class Tab:
         view, namespace = key
         self._put(frames.encode(frames.TEXT, msgspec.json.encode({"view": view, "namespace": namespace, **what})))
 
-    def _put(self, frame: bytes) -> None:
-        self._queue.append(frame)
-        self._waiting_bytes += len(frame)
+    def _begin(self, channel: Channel) -> None:
+        for message in channel.beginning():
+            self._put(frames.encode(frames.TEXT, message), counted=0)
+
+    def _put(self, frame: bytes, *, counted: int | None = None) -> None:
+        counted = len(frame) if counted is None else counted
+        self._queue.append((frame, counted))
+        self._waiting_bytes += counted
         if self._waiting_bytes > _MOST_STREAMED_BYTES:
             self._room.clear()
         self._something.set()

@@ -119,13 +119,16 @@ function receive(message) {
   const found = followed.get(keyOf(message.view, message.namespace));
   if (!found) return;
   const { view } = found;
-  if (message.begin) {
-    const { columns, rows, now, samples } = message.begin;
-    view.columns = columns ?? [];
-    view.rows.clear();
+  if (message.begin || message.more) {
+    const { columns, rows, now, samples } = message.begin ?? message.more;
+    if (message.begin) {
+      view.columns = columns ?? [];
+      view.rows.clear();
+    }
     for (const [key, row] of rows ?? []) view.rows.set(key, row);
     if (now) view.document = now;
     if (samples) view.samples = samples;
+    if (!message.complete) return;
     view.status.value = { state: "ready", why: "" };
   } else if (message.delta) {
     for (const [key, row] of message.delta.set ?? []) view.rows.set(key, row);

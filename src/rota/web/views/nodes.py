@@ -1,5 +1,6 @@
 """Nodes as rows: capacity, what their pods request, and their state."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -135,7 +136,7 @@ class NodeTable:
             self._nodes[key.name] = new
         self._stale.add(key.name)
 
-    def begin(self) -> object:
+    def begin(self) -> Sequence[object]:
         """See `View.begin`."""
         self._settle()
         return self._table.begin()

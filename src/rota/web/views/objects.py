@@ -1,5 +1,6 @@
 """Objects of a kind as they are, without the fields that only servers read: for kinds with few objects."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from rota.client.informers.cache import Key
@@ -34,7 +35,7 @@ class ObjectTable:
         else:
             self._table.put(name, new)
 
-    def begin(self) -> object:
+    def begin(self) -> Sequence[object]:
         """See `View.begin`."""
         return self._table.begin()
 

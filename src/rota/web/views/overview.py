@@ -6,6 +6,7 @@ server.
 """
 
 import collections
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -97,9 +98,9 @@ class Overview:
             self._decided += 1
             self._latencies.append(now - seen)
 
-    def begin(self) -> object:
+    def begin(self) -> Sequence[object]:
         """See `View.begin`."""
-        return {"now": self._document(self._sampled_at or 0.0), "samples": list(self._samples)}
+        return [{"now": self._document(self._sampled_at or 0.0), "samples": list(self._samples)}]
 
     def delta(self, now: float, /) -> object | None:
         """See `View.delta`."""

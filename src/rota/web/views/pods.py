@@ -1,5 +1,6 @@
 """Pods as rows: what kubectl prints, what they request, and why they wait."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -104,7 +105,7 @@ class PodTable:
         else:
             self._table.put(f"{key.namespace}/{key.name}", new)
 
-    def begin(self) -> object:
+    def begin(self) -> Sequence[object]:
         """See `View.begin`."""
         return self._table.begin()
 

@@ -4,12 +4,15 @@ Tables have rows with a key. A tab gets the columns and all rows first, and afte
 one row between two deltas are told once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from rota.client.informers.cache import Key
 
 R = TypeVar("R")
+
+#: Rows in a portion of a beginning: a page reads them within milliseconds.
+_PORTION: Final = 2000
 
 
 class View(Protocol):
@@ -19,8 +22,8 @@ class View(Protocol):
         """An object changed: None as `old` if it is new, as `new` if it is gone."""
         ...
 
-    def begin(self) -> object:
-        """Everything, for a tab that knows nothing yet."""
+    def begin(self) -> Sequence[object]:
+        """Everything, for a tab that knows nothing yet, in portions that a page takes in without a pause."""
         ...
 
     def delta(self, now: float, /) -> object | None:
@@ -52,9 +55,11 @@ class Table(Generic[R]):
         if self._rows.pop(key, None) is not None:
             self._changed.add(key)
 
-    def begin(self) -> object:
+    def begin(self) -> Sequence[object]:
         """See `View.begin`."""
-        return {"columns": self._columns, "rows": list(self._rows.items())}
+        rows = list(self._rows.items())
+        portions = [rows[at : at + _PORTION] for at in range(0, len(rows), _PORTION)] or [[]]
+        return [{"columns": self._columns, "rows": one} for one in portions]
 
     def delta(self, now: float, /) -> object | None:
         """See `View.delta`."""
