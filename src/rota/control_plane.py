@@ -167,6 +167,9 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         )
         provided = await cluster_ca.read_provided_ca(settings.authority) if settings.authority is not None else None
         shared = await cluster_ca.ensure(EncryptedStore(store, encryption), now=clock.now(), provided=provided)
+        metrics.gauge("ca_not_after_seconds", "When the cluster's CA expires, in seconds since the epoch.").set(
+            shared.authority.not_after
+        )
         supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, rng=rng))
         calling = _calling(shared.authority, supervisor)
         beyond = Workers(calling)

@@ -125,6 +125,12 @@ async def start(parts: contextlib.AsyncExitStack, master: MasterComponents) -> N
     election = Election(name="rota-controllers", identity=master.identity, pace=UNHURRIED if master.alone else STEADY)
     reader = await client("controllers")
     elector = LeaderElector(reader, election, clock=clock, rng=rng)
+    master.metrics.beside("controllers").follow(
+        "leads",
+        "1 if this master runs the controllers, 0 if it stands by.",
+        (),
+        lambda: {(): float(elector.term is not None)},
+    )
     scheduler: Scheduler | SchedulerProcess | None = None
     processes: Sequence[SchedulerProcess] = ()
     if master.scheduler and master.schedulers > 1:

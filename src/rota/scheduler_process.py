@@ -42,8 +42,8 @@ _LONGEST_LINE: Final = 64 * 1024 * 1024
 #: How long a scheduler may take to finish its bindings and release its lease.
 _FAREWELL_S: Final = 10.0
 _EXPLANATION_S: Final = 30.0
-#: Scrapers usually time out after ten seconds.
-_SCRAPE_S: Final = 5.0
+#: A scheduler that hangs must not make the metrics of its master unreadable, for the shortest usual limit of scrapers.
+_SCRAPE_S: Final = 1.5
 #: As for servers, see `assembly.run`.
 _GARBAGE_AFTER: Final = 20_000
 _GONE: Final = "the scheduler's process has ended; ask again in a moment"

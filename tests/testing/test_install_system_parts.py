@@ -39,7 +39,7 @@ def _run(tools: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.postgres
 def test_nothing_is_called_and_nothing_said_when_everything_is_there(tools: Path) -> None:
-    for part in ("etcd", "crun", "busybox", "ip", "chromium"):
+    for part in ("etcd", "crun", "busybox", "ip", "chromium", "prometheus", "promtool", "prometheus-alertmanager"):
         _program(tools / part, "exit 0")
     postgres = binaries.postgres_folder()
     assert postgres is not None
@@ -54,5 +54,8 @@ def test_without_apt_it_names_what_is_missing_and_lets_the_caller_go_on(tools: P
     done = _run(tools)
     reason = "no apt-get" if os.geteuid() == 0 else "not root"
     assert done.returncode == 0
-    assert f"etcd crun busybox iproute2 Chromium missing ({reason}); their tests will be skipped" in done.stderr
-    assert "etcd-server crun busybox-static iproute2 chromium" in done.stderr
+    assert (
+        f"etcd crun busybox iproute2 Chromium Prometheus Alertmanager missing ({reason}); their tests will be skipped"
+        in done.stderr
+    )
+    assert "etcd-server crun busybox-static iproute2 chromium prometheus prometheus-alertmanager" in done.stderr

@@ -32,6 +32,12 @@ def collection(target: Target, namespace: str = "") -> str:
     return f"{root}/namespaces/{quote(namespace, safe=_SAFE)}/{plural}" if namespace else f"{root}/{plural}"
 
 
+def label(target: Target) -> str:
+    """The resource in metrics and logs: `pods`, `jobs.batch`."""
+    group, plural = (target.group, target.plural) if isinstance(target, ResourceType) else (target[0], target[2])
+    return f"{plural}.{group}" if group else plural
+
+
 def item(target: Target, name: str, *, namespace: str = "", subresource: str = "") -> str:
     """One object, or a subresource of it."""
     if not name:

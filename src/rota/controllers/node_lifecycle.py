@@ -9,7 +9,7 @@ left alone for a minute. Rules and values are upstream's (`pkg/controller/nodeli
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -111,10 +111,27 @@ class NodeLifecycle:
         self._frame.follow(PODS, self._pod_changed)
         #: Nodes that are not ready and whose pods were marked not ready.
         self._marked: Final[set[str]] = set()
+        self._metrics: Final = metrics or client.settings.metrics or Metrics("node_lifecycle")
 
     async def run(self) -> None:
         """Monitor until cancelled."""
-        await self._frame.run()
+        self._count(self._readiness)
+        try:
+            await self._frame.run()
+        finally:
+            # Another master monitors now: two counts of the same nodes would be added up.
+            self._count(dict)
+
+    def _count(self, read: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+        self._metrics.follow("nodes", "Nodes by their Ready condition: true, false or unknown.", ("ready",), read)
+
+    def _readiness(self) -> dict[tuple[str, ...], float]:
+        found = {("true",): 0.0, ("false",): 0.0, ("unknown",): 0.0}
+        for node in self._nodes.cache.values():
+            ready = meta.condition(node, "Ready")
+            status = "unknown" if ready is None else str(ready.get("status")).lower()
+            found[(status,)] = found.get((status,), 0.0) + 1
+        return found
 
     def _node_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is None:

@@ -63,9 +63,11 @@ class LogStore(store_interface.Verbs):
         self._rng = rng
         self._supervisor = tasks.Supervisor("store", clock=time, rng=rng)
         self._outage = Outage(time=time)
+        self._broadcaster.metrics.outage_s.set_function(self._outage.away_s)
         self._closed = False
         #: Why the last write failed, if the next one is likely to fail for the same reason.
         self._write_problem: errors.StoreError | None = None
+        self._broadcaster.metrics.writes_fail.set_function(lambda: self._write_problem is not None)
 
     @classmethod
     async def start(

@@ -20,6 +20,12 @@ class StoreMetrics:
         self.delivery_s: Final = metrics.distribution(
             "watch_lag_seconds", "Time from the arrival of a change in this process to its delivery to watches."
         )
+        self.outage_s: Final = metrics.gauge(
+            "outage_seconds", "How long the store has not answered this process; 0 while it answers."
+        )
+        self.writes_fail: Final = metrics.gauge(
+            "writes_fail", "1 if the last write failed for a reason that lasts, such as a full disk, otherwise 0."
+        )
         self.watches: Final = metrics.gauge("watches", "Watches that are open.")
         self.slow_watches: Final = metrics.counter(
             "slow_watches_total", "Watches that were ended because their reader fell behind."

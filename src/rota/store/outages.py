@@ -23,6 +23,10 @@ class Outage:
         self._told_at = 0.0
         self._failures = 0
 
+    def away_s(self) -> float:
+        """How long the store has not answered; 0 if it answers."""
+        return 0.0 if self._lost_at is None else self._time.monotonic() - self._lost_at
+
     def failed(self, problem: object) -> None:
         """A call was not answered and will be repeated."""
         now = self._time.monotonic()

@@ -35,6 +35,7 @@ def _has_module(name: str) -> bool:
 
 
 _STOCK: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+_MONITORING: Final = ("prometheus", "promtool", "prometheus-alertmanager")
 
 PARTS: Final = (
     Part(
@@ -66,6 +67,12 @@ PARTS: Final = (
         title="Helm 3",
         present=lambda: binaries.helm() is not None,
         remedy="`scripts/build-helm`, which needs Go and about three minutes, or put Helm 3 on the PATH",
+    ),
+    Part(
+        name="prometheus",
+        title="Prometheus (prometheus, promtool and prometheus-alertmanager)",
+        present=lambda: all(binaries.on_path(one) is not None for one in _MONITORING),
+        remedy="`make install system` as root on Debian or Ubuntu, or `apt install prometheus prometheus-alertmanager`",
     ),
     Part(
         name="browser",

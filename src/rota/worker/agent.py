@@ -28,7 +28,7 @@ from rota.kit import logs, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.worker import container_checks, container_config, storage, termination_message, volumes
+from rota.worker import container_checks, container_config, pod_metrics, storage, termination_message, volumes
 from rota.worker.checkpoint import Checkpoint
 from rota.worker.container_checks import ContainerChecks
 from rota.worker.devices import Devices
@@ -86,6 +86,7 @@ class Agent:
     ) -> None:
         """Dispatched pods are accepted after this many seconds of watching; a dispatch of a pod that a former agent
         removed has arrived by then."""
+        metrics = metrics or Metrics("worker")
         self._offers_after_s: Final = offers_after_s
         self._services: Final = services
         self._takes_offers = False
@@ -123,13 +124,14 @@ class Agent:
             decode=codec.decode,
             clock=clock,
             rng=rng,
-            metrics=metrics or Metrics("worker"),
+            metrics=metrics,
         )
         self._pods.add_handler(self._changed)
         self._workspaces: Final = Workspaces(client, folder / "workspaces", pods=self._all_pods, clock=clock)
         #: Dispatched pods that the watch has not shown yet.
         self._offered: Final[set[str]] = set()
         self._gone: Final[dict[str, None]] = {}
+        pod_metrics.export(metrics, self.machine)
 
     async def run(self) -> None:
         """Work until cancelled; containers go on running."""

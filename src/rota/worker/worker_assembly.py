@@ -22,6 +22,7 @@ from rota.kit import tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
+from rota.kit.metrics import Metrics
 from rota.kit.rate_limit import TokenBucket
 from rota.kit.tasks import Supervisor
 from rota.worker import folders, host_resources, pressure
@@ -122,7 +123,9 @@ class Worker:
             if settings.services
             else None
         )
-        self._client: Final = client
+        #: As the node's user.
+        self.client: Final = client
+        self.metrics: Final = Metrics("worker", process=True)
         self._settings: Final = settings
         self._clock: Final = clock
         self._rng: Final = rng
@@ -190,14 +193,15 @@ class Worker:
             trusted=settings.allow_root,
         )
         self.agent = Agent(
-            self._client,
+            self.client,
             self.runtime,
             self.machine,
             folder=settings.folder,
-            references=ApiReferences(self._client, clock=self._clock),
+            references=ApiReferences(self.client, clock=self._clock),
             recorder=self.recorder,
             clock=self._clock,
             rng=self._rng,
+            metrics=self.metrics,
             offers_after_s=offers_after_s,
             services=self.services,
         )

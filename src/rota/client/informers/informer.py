@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
+from rota.client import paths
 from rota.client.informers import reflector
 from rota.client.informers.cache import Cache, Change, Entry, Indexer, Key, WritableCache, parse_version
 from rota.client.informers.reflector import Identity, Reason, Reflector, Source
@@ -64,7 +65,7 @@ class Informer(Generic[T]):
         self._behind_since: float | None = clock.monotonic()
         #: Interned namespaces, since they repeat.
         self._namespaces: Final[dict[str, str]] = {}
-        self._resource: Final = str(source.target)
+        self._resource: Final = paths.label(source.target)
         self._log: Final = log.bind(resource=self._resource)
         self._reflector: Final = Reflector(source, self, clock=clock, rng=rng)
         metrics = metrics or Metrics("client")

@@ -54,13 +54,17 @@ def helm() -> Path | None:
 
 def etcd() -> Path | None:
     """The etcd program."""
-    found = shutil.which("etcd")
-    return None if found is None else Path(found)
+    return on_path("etcd")
 
 
 def chromium() -> Path | None:
     """The browser, by Debian's name."""
-    found = shutil.which("chromium")
+    return on_path("chromium")
+
+
+def on_path(program: str) -> Path | None:
+    """A program of the system, by Debian's name."""
+    found = shutil.which(program)
     return None if found is None else Path(found)
 
 

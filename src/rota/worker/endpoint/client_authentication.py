@@ -1,7 +1,8 @@
 """Client authentication of the endpoint: a certificate of the cluster's CA in the group `system:masters`.
 
 That is the API server, which has already authorized the request. TLS has verified the certificate. A client without one
-gets 401, any other client 403. A node's certificate is valid for the API, not for other nodes.
+gets 401, any other client 403. A node's certificate is valid for the API, not for other nodes. A client without a
+certificate may open the pages of `scraper_authentication` with a token.
 
 A connection presents its certificate once, so it is checked once. A connection without an authorized request within a
 short time is closed, so that unauthorized clients do not hold connections.
@@ -18,18 +19,23 @@ from aiohttp.web_protocol import RequestHandler
 
 from rota.api import users
 from rota.pki import certificates
+from rota.worker.endpoint.scraper_authentication import ScraperAuthentication
 
 #: How long an unauthorized connection may last.
 _MOMENT_S: Final = 20.0
+_UNAUTHENTICATED: Final = 401
 
 
 class ClientCertificateAuthentication:
     """Tracks which connections are authorized."""
 
-    def __init__(self, *, moment_s: float = _MOMENT_S) -> None:
+    def __init__(self, scrapers: ScraperAuthentication | None = None, *, moment_s: float = _MOMENT_S) -> None:
         self._moment_s: Final = moment_s
+        self._scrapers: Final = scrapers
         #: Authorized connections.
         self._guests: Final[set[RequestHandler]] = set()
+        #: Connections of scrapers: they may stay, and each of their requests is checked.
+        self._scraping: Final[set[RequestHandler]] = set()
 
     def entered(self, serve: Callable[[], RequestHandler]) -> RequestHandler:
         """A new connection, unauthorized at first."""
@@ -43,18 +49,21 @@ class ClientCertificateAuthentication:
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
             if request.protocol not in self._guests:
-                refusal = _refusal(request)
+                admitted, refusal = self._guests, _refusal(request)
+                if refusal is not None and refusal.status == _UNAUTHENTICATED and self._scrapers is not None:
+                    admitted, refusal = self._scraping, await self._scrapers.refusal(request)
                 if refusal is not None:
                     refusal.force_close()
                     return refusal
-                self._guests.difference_update([one for one in self._guests if one.transport is None])
-                self._guests.add(request.protocol)
+                admitted.difference_update([one for one in admitted if one.transport is None])
+                admitted.add(request.protocol)
             return await handler(request)
 
         return guard
 
     def _see_off(self, connection: RequestHandler) -> None:
-        if connection not in self._guests and connection.transport is not None:
+        known = connection in self._guests or connection in self._scraping
+        if not known and connection.transport is not None:
             connection.transport.close()
 
 

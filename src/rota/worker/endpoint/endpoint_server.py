@@ -8,7 +8,8 @@
         ...
 
 `tls` has the worker's serving certificate and verifies client certificates (`pki.contexts.server`);
-`client_authentication` authorizes clients. An API server in the worker's own process needs no socket (`unlistening`).
+`client_authentication` authorizes clients, `scraper_authentication` those that read metrics. An API server in the
+worker's own process needs no socket (`unlistening`).
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from rota.kit import system
 from rota.kit.errors import UserError
 from rota.worker.endpoint import dispatched_pods, logs, port_forward, sessions, stats
 from rota.worker.endpoint.client_authentication import ClientCertificateAuthentication
+from rota.worker.endpoint.scraper_authentication import ScraperAuthentication
 from rota.worker.endpoint.stats import Statistics
 from rota.worker.worker_assembly import Worker
 
@@ -53,6 +55,7 @@ def routes(worker: Worker, statistics: Statistics) -> list[web.RouteDef]:
         dispatched_pods.route(worker),
         *sessions.routes(worker),
         *stats.routes(statistics),
+        web.get("/metrics", _metrics(worker)),
     ]
 
 
@@ -83,7 +86,8 @@ async def serve(
     listener: socket.socket | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the block is left; yields the port. A `listener` replaces `host` and `port`."""
-    listener, lobby = listener or listen(host, port), ClientCertificateAuthentication()
+    scrapers = ScraperAuthentication(worker.client, worker.machine.node, clock=system.SystemClock())
+    listener, lobby = listener or listen(host, port), ClientCertificateAuthentication(scrapers)
     async with _runner(worker, lobby.guard()) as runner:
         assert runner.server is not None, "it was set up"
         server = await asyncio.get_running_loop().create_server(
@@ -133,6 +137,14 @@ async def _refusing(request: web.Request, handler: Handler) -> web.StreamRespons
 
 async def _healthy(_: web.Request) -> web.Response:
     return web.Response(text="ok")
+
+
+def _metrics(worker: Worker) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
+        content_type, body = worker.metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return answer
 
 
 def _pods(worker: Worker) -> Handler:

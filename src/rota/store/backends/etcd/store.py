@@ -88,6 +88,7 @@ class EtcdStore(store_interface.Verbs):
         self._settings = settings
         self._survey = survey
         self._broadcaster = broadcaster.WatchBroadcaster(revision, settings.limits, metrics=settings.metrics)
+        self._broadcaster.metrics.outage_s.set_function(etcd.outage.away_s)
         self._feed = WatchFeed(etcd, space, self._broadcaster, survey, time=time, rng=rng, settings=settings)
         self._past = EtcdHistory(etcd, space, self._broadcaster, survey, self._feed)
         self._supervisor = tasks.Supervisor("store", clock=time, rng=rng)

@@ -1,0 +1,1 @@
+"""What Prometheus, Alertmanager and Grafana need for a cluster, written from tables: alerts, recordings, dashboards."""
