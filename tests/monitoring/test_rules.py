@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -79,7 +80,7 @@ def test_a_rehearsal_changes_how_long_expressions_must_hold_and_nothing_else() -
 
 
 def test_rules_of_a_component_bring_the_recordings_that_they_read() -> None:
-    document = rule_files.rules(components=rule_files.BESIDE_KUBERNETES)
+    document = rule_files.rules(alerts=rule_files.BESIDE_KUBERNETES)
     found = {group["name"]: group["rules"] for group in document["groups"]}
     assert set(found) == {"rota-recordings", "rota-scheduler", "rota-spot"}
     recorded = {rule["record"] for rule in found["rota-recordings"]}
@@ -91,6 +92,7 @@ def test_rules_of_a_component_bring_the_recordings_that_they_read() -> None:
         if ":" in name
     }
     assert recorded == read
+    assert "rota-masters" not in yaml.safe_dump(document)
 
 
 def test_a_dashboard_is_a_document_of_grafana() -> None:
@@ -107,7 +109,7 @@ def test_a_dashboard_is_a_document_of_grafana() -> None:
 
 
 def test_workers_without_an_endpoint_are_no_targets() -> None:
-    def node(name: str, port: int | None, address: str) -> dict[str, object]:
+    def node(name: str, port: int | None, address: str) -> dict[str, Any]:
         endpoints = {"kubeletEndpoint": {"Port": port}} if port else {}
         addresses = [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}]
         return {"metadata": {"name": name}, "status": {"daemonEndpoints": endpoints, "addresses": addresses}}

@@ -126,7 +126,7 @@ class NodeLifecycle:
         self._metrics.follow("nodes", "Nodes by their Ready condition: true, false or unknown.", ("ready",), read)
 
     def _readiness(self) -> dict[tuple[str, ...], float]:
-        found = {("true",): 0.0, ("false",): 0.0, ("unknown",): 0.0}
+        found: dict[tuple[str, ...], float] = {("true",): 0.0, ("false",): 0.0, ("unknown",): 0.0}
         for node in self._nodes.cache.values():
             ready = meta.condition(node, "Ready")
             status = "unknown" if ready is None else str(ready.get("status")).lower()

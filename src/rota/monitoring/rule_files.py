@@ -1,32 +1,33 @@
 """Rule files of Prometheus and inhibitions of Alertmanager from the tables. Pure: plain documents in, none written."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import Any, Final
 
-from rota.monitoring.alerts import ALERTS, Alert, Component
+from rota.monitoring import expressions
+from rota.monitoring.alerts import ALERTS, MASTERS, Alert, Component
 from rota.monitoring.recordings import RECORDINGS
 
 RUNBOOKS: Final = "docs/runbooks"
-#: The components that also run beside a stock Kubernetes, as the chart installs them.
-BESIDE_KUBERNETES: Final = frozenset({Component.SCHEDULER, Component.SPOT})
+#: The alerts about components that also run beside a stock Kubernetes, as the chart installs them.
+BESIDE_KUBERNETES: Final = tuple(
+    one for one in ALERTS if one.component in {Component.SCHEDULER, Component.SPOT} and MASTERS not in one.expr
+)
 
 Document = dict[str, Any]
 
 
-def rules(
-    *, runbooks: str = RUNBOOKS, longest_s: int | None = None, components: Collection[Component] = tuple(Component)
-) -> Document:
-    """A rule file. No expression must hold longer than `longest_s`, for rehearsals; expressions stay the same."""
-    chosen = [one for one in ALERTS if one.component in components]
-    used = " ".join(one.expr for one in chosen)
+def rules(*, runbooks: str = RUNBOOKS, longest_s: int | None = None, alerts: Sequence[Alert] = ALERTS) -> Document:
+    """A rule file of these alerts, with the recordings that they read; with all alerts, all recordings.
+
+    No expression must hold longer than `longest_s`, for rehearsals; expressions stay the same.
+    """
+    read = frozenset(name for one in alerts for name in expressions.metrics(one.expr))
     recorded = [
-        {"record": one.name, "expr": one.expr}
-        for one in RECORDINGS
-        if one.name in used or len(components) == len(Component)
+        {"record": one.name, "expr": one.expr} for one in RECORDINGS if one.name in read or len(alerts) == len(ALERTS)
     ]
     groups: list[Document] = [{"name": "rota-recordings", "rules": recorded}]
     for component in Component:
-        found = [_rule(one, runbooks, longest_s) for one in chosen if one.component is component]
+        found = [_rule(one, runbooks, longest_s) for one in alerts if one.component is component]
         if found:
             groups.append({"name": f"rota-{component}", "rules": found})
     return {"groups": groups}

@@ -109,7 +109,7 @@ class Member:
             return
         assert self._process is not None
         self.resume()
-        os.kill(self._pid, signal.SIGTERM)
+        os.kill(self.pid, signal.SIGTERM)
         try:
             code = self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
@@ -121,22 +121,22 @@ class Member:
         """Kill it; its child processes continue."""
         if self.running:
             assert self._process is not None
-            os.kill(self._pid, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
             self._process.wait(_STOP_S)
 
     def pause(self) -> None:
         """Suspend it until it is resumed."""
-        os.kill(self._pid, signal.SIGSTOP)
+        os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Resume it."""
         assert self._process is not None
-        os.kill(self._pid, signal.SIGCONT)
+        os.kill(self.pid, signal.SIGCONT)
         # Its wrapper process is suspended with it.
         os.kill(self._process.pid, signal.SIGCONT)
 
     @property
-    def _pid(self) -> int:
+    def pid(self) -> int:
         """The program's own pid: its wrapper process waits for it."""
         assert self._process is not None
         pid = self._process.pid

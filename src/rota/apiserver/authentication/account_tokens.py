@@ -131,7 +131,7 @@ class AccountTokens:
         private = said.get(_PRIVATE)
         if not isinstance(private, dict):
             raise Rejected("the token is for no service account")
-        return Verified(user=await self._user(said, private, now), audiences=meant)
+        return Verified(user=await self._user(said, private, now), audiences=meant, expires_at=float(said["exp"]))
 
     async def _user(self, said: Claims, private: Claims, now: float) -> User:
         namespace = jwts.text(private, "namespace")

@@ -7,10 +7,15 @@ from typing import Final, Protocol
 
 from rota.apiserver.interfaces import User
 from rota.kit.clock import Clock
+from rota.store import errors as store_errors
 
 #: How long a valid token is cached, and so how long it outlives the objects it is bound to; upstream's value.
 REMEMBERED_S: Final = 10.0
 _MOST_REMEMBERED: Final = 4096
+#: How long the store may take to confirm a token that was valid before; and how long such a token stays valid while the
+#: store does not answer. Nothing can be revoked then, and an operator needs the metrics of a master without its store.
+_PATIENCE_S: Final = 1.0
+_OUTAGE_S: Final = 3600.0
 
 
 class Rejected(Exception):
@@ -28,6 +33,18 @@ class Verified:
     user: User
     #: Those of the wanted audiences that the token is for.
     audiences: tuple[str, ...]
+    #: When it expires; None if only its origin knows.
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A token that was valid."""
+
+    verified: Verified
+    #: By the monotonic clock: when its origin confirmed it, and until when it is not asked again.
+    confirmed_at: float
+    until: float
 
 
 class TokenOrigin(Protocol):
@@ -44,7 +61,7 @@ class Tokens:
     def __init__(self, origins: Sequence[TokenOrigin], *, clock: Clock) -> None:
         self._origins: Final = tuple(origins)
         self._clock: Final = clock
-        self._good: Final[dict[tuple[bytes, tuple[str, ...]], tuple[float, Verified]]] = {}
+        self._good: Final[dict[tuple[bytes, tuple[str, ...]], _Known]] = {}
 
     async def verify(self, token: str, audiences: tuple[str, ...], /) -> Verified:
         """The user of a token; Rejected, with the reason of each origin, if no origin accepts it."""
@@ -52,21 +69,38 @@ class Tokens:
         known = self.recall(token, audiences)
         if known is not None:
             return known
+        former = self._good.get(key)
+        confirmed_at = self._clock.monotonic()
         try:
-            found = await self._ask(token, audiences)
+            if former is not None and self._outlives(former):
+                try:
+                    found = await self._clock.wait_for(self._ask(token, audiences), _PATIENCE_S)
+                except (TimeoutError, store_errors.Unavailable):
+                    found, confirmed_at = former.verified, former.confirmed_at
+            else:
+                found = await self._ask(token, audiences)
         except Rejected:
             self._good.pop(key, None)
             raise
         self._good.pop(key, None)
         while len(self._good) >= _MOST_REMEMBERED:
             del self._good[next(iter(self._good))]
-        self._good[key] = self._clock.monotonic() + REMEMBERED_S, found
+        self._good[key] = _Known(found, confirmed_at, self._clock.monotonic() + REMEMBERED_S)
         return found
+
+    def _outlives(self, known: _Known) -> bool:
+        """Whether a token stays valid if the store does not answer."""
+        expires_at = known.verified.expires_at
+        return (
+            expires_at is not None
+            and self._clock.now() < expires_at
+            and self._clock.monotonic() < known.confirmed_at + _OUTAGE_S
+        )
 
     def recall(self, token: str, audiences: tuple[str, ...]) -> Verified | None:
         """The user of a token that was valid a moment ago."""
         known = self._good.get(_key(token, audiences))
-        return known[1] if known is not None and self._clock.monotonic() < known[0] else None
+        return known.verified if known is not None and self._clock.monotonic() < known.until else None
 
     def known_digest(self, token: str, audiences: tuple[str, ...]) -> str:
         """The digest of a token that was valid when it was last verified; empty for others."""

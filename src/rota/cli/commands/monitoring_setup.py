@@ -71,9 +71,9 @@ def write(
     )
     if discovery == FILE:
         _replace(folder / _WORKERS, workers)
-    _write_yaml(folder / "prometheus.yml", configuration)
-    _write_yaml(folder / "rules.yaml", rule_files.rules(runbooks=runbooks))
-    _write_yaml(folder / "alertmanager-inhibitions.yaml", {"inhibit_rules": rule_files.inhibitions()})
+    write_yaml(folder / "prometheus.yml", configuration)
+    write_yaml(folder / "rules.yaml", rule_files.rules(runbooks=runbooks))
+    write_yaml(folder / "alertmanager-inhibitions.yaml", {"inhibit_rules": rule_files.inhibitions()})
     write_dashboards(folder / "dashboards")
     if as_json:
         output.document({"folder": str(folder), "masters": servers})
@@ -115,7 +115,8 @@ def write_dashboards(folder: Path) -> list[Path]:
     return written
 
 
-def _write_yaml(file: Path, document: dict[str, Any]) -> None:
+def write_yaml(file: Path, document: dict[str, Any]) -> None:
+    """Write a document for Prometheus or Alertmanager."""
     file.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
 
 
