@@ -42,7 +42,7 @@ _LONGEST_LINE: Final = 64 * 1024 * 1024
 #: How long a scheduler may take to finish its bindings and release its lease.
 _FAREWELL_S: Final = 10.0
 _EXPLANATION_S: Final = 30.0
-#: A scheduler that hangs must not make the metrics of its master unreadable, for the shortest usual limit of scrapers.
+#: Far below the time that scrapers give a master for all of its metrics.
 _SCRAPE_S: Final = 1.5
 #: As for servers, see `assembly.run`.
 _GARBAGE_AFTER: Final = 20_000
@@ -124,6 +124,8 @@ class SchedulerProcess:
         self._synced: Final = asyncio.Event()
         self._numbers: Final = itertools.count(1)
         self._asked: Final[dict[int, asyncio.Future[_Answer]]] = {}
+        #: Whether it has not answered a request for metrics, nor anything since then.
+        self._hangs = False
 
     @property
     def pid(self) -> int | None:
@@ -147,6 +149,7 @@ class SchedulerProcess:
             raise ProcessEndedError(f"the scheduler's process has ended with {await process.wait()}")
         finally:
             self._process = None
+            self._hangs = False
             self._synced.clear()
             for asked in self._asked.values():
                 asked.cancel()
@@ -165,11 +168,17 @@ class SchedulerProcess:
         return answer.explanation
 
     async def metrics(self, accept: str) -> bytes:
-        """The metrics of the process; empty while it does not run or answer."""
+        """The metrics of the process; empty while it does not run or answer.
+
+        Only the first request waits for a process that hangs: the scrape of its master must not take longer each time.
+        """
+        if self._hangs:
+            return b""
         try:
             answer = await self._ask(_Scrape(number=next(self._numbers), accept=accept), _SCRAPE_S)
         except errors.ServiceUnavailable as error:
             log.warning("scheduler metrics not read", error=error)
+            self._hangs = self._process is not None
             return b""
         return answer.metrics or b""
 
@@ -191,6 +200,7 @@ class SchedulerProcess:
             del self._asked[number]
 
     def _take(self, answer: _Answer) -> None:
+        self._hangs = False
         asked = self._asked.get(answer.number)
         if not answer.number:
             self._synced.set()

@@ -171,7 +171,7 @@ async def test_an_expired_watch_leads_to_a_list_and_its_difference(rig: Rig) -> 
     assert rig.lists() == 2
     assert rig.witness.seen == ["-gone", "~changed", "+new"]
     assert rig.informer.cache.get("same", "default") is same
-    assert rig.metrics.value("informer_lists_total", resource=str(TARGET), reason="expired") == 1
+    assert rig.metrics.value("informer_lists_total", resource="configmaps", reason="expired") == 1
     rig.check()
 
 
@@ -271,7 +271,7 @@ async def test_the_lag_grows_while_there_is_no_watch(rig: Rig) -> None:
     rig.api.open.clear()
     rig.api.cut()
     await rig.clock.advance(20)
-    assert rig.metrics.value("informer_lag_seconds", resource=str(TARGET)) == pytest.approx(20)
+    assert rig.metrics.value("informer_lag_seconds", resource="configmaps") == pytest.approx(20)
     rig.api.open.set()
     await rig.clock.settle()
     assert rig.informer.lag_s == 0

@@ -132,7 +132,7 @@ async def _run(steps: list[tuple[str, str]], page_size: int) -> float:
             closing = asyncio.ensure_future(one.close())
             await clock.advance(10)
             await closing
-    return metrics.value("informer_lists_total", resource=str(MAPS), reason="expired") or 0.0
+    return metrics.value("informer_lists_total", resource="configmaps", reason="expired") or 0.0
 
 
 @pytest.mark.slow

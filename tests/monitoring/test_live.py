@@ -34,7 +34,7 @@ from rota.testing.servers.prometheus import AlertmanagerServer, PrometheusServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.prometheus, pytest.mark.timeout(900)]
 
-INTERVAL_S = 2
+INTERVAL_S = 3
 LONGEST_S = 4
 PATIENCE_S = 180.0
 LEASES = ("coordination.k8s.io", "v1", "leases")
@@ -111,8 +111,8 @@ class Watched:
         assert not before & set(expected)
         yield
         self.until(lambda: self.alertmanager.alerts() >= set(expected), f"the delivery of {expected}")
-        # Two more evaluations, for alerts that follow.
-        self.evaluated(2)
+        # One more evaluation, for alerts that follow.
+        self.evaluated(1)
         others = self.alertmanager.alerts() - before - set(expected) - OF_THE_MACHINE
         assert not others or self.is_slow(), f"{sorted(others)} fired for the fault of {expected}"
 
@@ -174,7 +174,7 @@ def quiet(watched: Watched) -> None:
         lambda: all(watched.phase(f"short-{number}") == "Succeeded" for number in range(3)), "the end of pods"
     )
     watched.until(lambda: "RotaWatchdog" in watched.alertmanager.alerts(), "the delivery of the watchdog")
-    watched.evaluated(3)
+    watched.evaluated(2)
     others = watched.alertmanager.alerts() - {"RotaWatchdog"} - OF_THE_MACHINE
     assert not others or watched.is_slow(), others
 
