@@ -12,7 +12,6 @@ import selectors
 import signal
 import socket
 import ssl
-import tempfile
 import time
 
 TYPE_CHECKING = False
@@ -35,12 +34,28 @@ def context(given: dict[str, Any]) -> ssl.SSLContext:
     made.verify_flags = ssl.VerifyFlags(made.verify_flags | _NO_CHECK_TIME)
     made.load_verify_locations(cadata=given["client"])
     made.num_tickets = 0
-    # The ssl module reads files only; this one is private and removed at once.
-    with tempfile.NamedTemporaryFile("w", prefix="rota-") as file:
-        file.write(given["certificate"] + "\n" + given["key"])
+    _identify(made, (given["certificate"] + "\n" + given["key"]).encode())
+    return made
+
+
+def _identify(made: ssl.SSLContext, identity: bytes) -> None:
+    """Load certificate and key. The ssl module reads files only: this one is in memory, else private and removed."""
+    if hasattr(os, "memfd_create"):
+        number = os.memfd_create("rota-lease")
+        try:
+            os.write(number, identity)
+            made.load_cert_chain(f"/proc/self/fd/{number}")
+            return
+        except FileNotFoundError:  # /proc is not mounted
+            pass
+        finally:
+            os.close(number)
+    import tempfile  # noqa: PLC0415 - it takes a fifth of the time in which a worker starts
+
+    with tempfile.NamedTemporaryFile(prefix="rota-") as file:
+        file.write(identity)
         file.flush()
         made.load_cert_chain(file.name)
-    return made
 
 
 def listener(host: str, ports: list[int]) -> socket.socket:

@@ -113,6 +113,8 @@ class Session:
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._sending: Final[set[asyncio.Task[Any]]] = set()
         self._impatient: asyncio.Task[None] | None = None
+        #: Begins the watches before the first submission, which then need not wait for them.
+        self._first_follow: asyncio.Task[None] | None = None
         self._client: Client | None = None
 
     @property
@@ -130,6 +132,7 @@ class Session:
         self._client = await self._exits.enter_async_context(made)
         with self.telling():
             await self._client.with_settings(retry=False).request("GET", "/version")
+        self._first_follow = asyncio.create_task(self._follow(self.name))
 
     async def close(self) -> None:
         """Disconnect; tasks continue. Submissions in progress are awaited."""
@@ -137,7 +140,8 @@ class Session:
             await asyncio.wait(self._sending)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_LAST_S)
-        going = [*self._followed.values(), *self._tasks, *([self._impatient] if self._impatient is not None else ())]
+        others = [one for one in (self._impatient, self._first_follow) if one is not None]
+        going = [*self._followed.values(), *self._tasks, *others]
         for task in going:
             task.cancel()
         await asyncio.gather(*going, return_exceptions=True)
@@ -286,9 +290,17 @@ class Session:
 
     async def _follow(self, session: str) -> None:
         """Watch all tasks of the session."""
+        first = self._first_follow
+        if first is not None and first is not asyncio.current_task():
+            await asyncio.wait((first,))
+            self._first_follow = None
+            if not first.cancelled() and first.exception() is None and session in self._followed:
+                return
         if session not in self._followed:
-            for target in (PODS, JOBS):  # missing permissions are reported here, instead of waiting for ever
-                await self.client.page(target, namespace=self.namespace, limit=1)
+            # missing permissions are reported here, instead of waiting for ever
+            await asyncio.gather(
+                *(self.client.page(target, namespace=self.namespace, limit=1) for target in (PODS, JOBS))
+            )
         if session not in self._followed:
             begun = asyncio.Event()
             following = asyncio.create_task(self._following(session, begun))
