@@ -190,6 +190,7 @@ def shares(
             api_server=api_server,
             images=folder / "images",
             services=True,
+            forecasts=True,
         )
         for number in range(1, count + 1)
     ]

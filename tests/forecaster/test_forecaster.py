@@ -6,11 +6,12 @@ from typing import Any
 import yaml
 
 from rota import assembly
+from rota.client import status_writes
 from rota.client.verbs import Client
 from rota.forecast.fleet import FleetSettings
+from rota.forecast.node_series import WORKER, NodeSeries
 from rota.forecaster import kinds, rights
 from rota.forecaster.forecaster import Forecaster, Settings
-from rota.forecaster.node_series import NodeSeries
 from rota.testing.schedulers import SchedulingCluster, cluster
 
 CONFIG = """
@@ -61,6 +62,25 @@ async def test_forecasts_are_published_and_removed_with_their_nodes() -> None:
         await running.client.delete(kinds.NODES, "n2")
         await one.step(series)
         assert [each["metadata"]["name"] for each in (await running.client.list(kinds.FORECASTS)).items] == ["n1"]
+
+
+async def test_nodes_whose_workers_publish_are_left_to_them() -> None:
+    async with cluster() as running:
+        await running.add_node("n1")
+        client = Measuring(running.client)
+        one, series = forecaster(running, client), NodeSeries(SETTINGS.fleet)
+        await one.install()
+        client.usage = {"n1": "1"}
+        own = NodeSeries(SETTINGS.fleet, source=WORKER, rows=1)
+        nodes = (await running.client.list(kinds.NODES)).items
+        own.add(nodes, [], [{"metadata": {"name": "n1"}, "usage": {"cpu": "3", "memory": "1Gi"}}], running.clock.now())
+        await status_writes.put_status(running.client, kinds.FORECASTS, own.due(running.clock.now())[0])
+        assert await one.step(series) == 0
+        await running.clock.advance(600.0)
+        assert await one.step(series) == 1, "its worker has stopped"
+        found = await running.client.get(kinds.FORECASTS, "n1")
+        assert found["status"]["source"] == "Metrics"
+        assert found["status"]["resources"][0]["used"] == "1000m"
 
 
 async def test_the_scheduler_decides_by_published_forecasts() -> None:

@@ -93,6 +93,7 @@ def _host_name() -> str:
             "with these resources instead of the detected ones",
         ),
         ("rota worker ... --runtime container", "run pods as containers from images, not as processes"),
+        ("rota worker ... --batch-ceiling 90", "sell capacity that pods do not use to batch pods"),
         ("rota worker --kubeconfig FILE", "join any Kubernetes cluster with these credentials"),
     ],
 )
@@ -166,6 +167,22 @@ def _host_name() -> str:
     help="Runtime of pods without a runtimeClassName.",
 )
 @click.option(
+    "--batch-ceiling",
+    type=click.FloatRange(1, 100),
+    metavar="PERCENT",
+    help="Sell what the forecast leaves below this part of the machine to batch pods, as rota.dev/batch-cpu and "
+    "rota.dev/batch-memory.  [default: nothing is sold]",
+)
+@click.option(
+    "--forecast-warm-up",
+    "forecast_warm_up_s",
+    type=click.FloatRange(min=0),
+    default=7200.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Until then the forecast of the node is what its pods request.",
+)
+@click.option(
     "--services",
     type=click.Choice(["on", "off"]),
     default="on",
@@ -213,6 +230,7 @@ def command(
     run_as: str,
     allow_root: bool,
     services: str,
+    batch_ceiling: float | None,
     **node: Any,
 ) -> None:
     """Run this machine as a worker of a cluster until interrupted.
@@ -244,6 +262,8 @@ def command(
         folder=options.made_folder(folder),
         resources=amounts,
         services=services == "on",
+        forecasts=True,
+        batch_ceiling=None if batch_ceiling is None else batch_ceiling / 100,
         **user,
         **node,
     )

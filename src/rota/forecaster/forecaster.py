@@ -2,16 +2,18 @@
 
 import asyncio
 import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.api import errors, meta
+from rota.client import status_writes
 from rota.client.elections.elector import STEADY, SYSTEM, Election, LeaderElector, LeadershipLost
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client
 from rota.forecast.fleet import DEFAULTS, FleetSettings
+from rota.forecast.node_series import NodeSeries, workers_own
 from rota.forecaster import kinds
-from rota.forecaster.node_series import NodeSeries
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -88,33 +90,29 @@ class Forecaster:
             log.warning("the API server has no metrics.k8s.io; forecasts count by requests", error=error)
             measured = []
         now = self._clock.now()
-        series.add(nodes, pods, measured, now)
+        present = (await self._client.list(kinds.FORECASTS)).items
+        # A worker knows its node better: it tells batch pods apart.
+        others = workers_own(present, now)
+        series.add([node for node in nodes if meta.name(node) not in others], pods, measured, now)
         gate = asyncio.Semaphore(_WRITES)
         written = await asyncio.gather(*(self._publish(gate, series, each) for each in series.due(now)))
-        await self._remove({meta.name(node) for node in nodes})
+        await self._remove(present, {meta.name(node) for node in nodes})
         return sum(written)
 
     async def _publish(self, gate: asyncio.Semaphore, series: NodeSeries, document: dict[str, Any]) -> bool:
         name = meta.name(document)
         async with gate:
             try:
-                try:
-                    await self._client.get(kinds.FORECASTS, name)
-                except errors.NotFound:
-                    bare = {key: value for key, value in document.items() if key != "status"}
-                    with contextlib.suppress(errors.AlreadyExists):
-                        await self._client.create(kinds.FORECASTS, bare)
-                patch = {"status": document["status"]}
-                await self._client.patch(kinds.FORECASTS, name, patch, subresource="status")
+                await status_writes.put_status(self._client, kinds.FORECASTS, document)
             except (errors.ApiError, TransportError) as error:
                 log.warning("forecast cannot be written", node=name, error=error)
                 series.unpublished(name)
                 return False
         return True
 
-    async def _remove(self, nodes: set[str]) -> None:
+    async def _remove(self, present: Sequence[Mapping[str, Any]], nodes: set[str]) -> None:
         """Delete the forecasts of nodes that are gone."""
-        for each in (await self._client.list(kinds.FORECASTS)).items:
+        for each in present:
             if meta.name(each) not in nodes:
                 with contextlib.suppress(errors.NotFound):
                     await self._client.delete(kinds.FORECASTS, meta.name(each))

@@ -2,7 +2,9 @@
 
 from typing import Any, Final
 
-FORECASTS: Final = ("rota.dev", "v1alpha1", "nodeforecasts")
+from rota.forecast import node_series
+
+FORECASTS: Final = node_series.FORECASTS
 NODE_METRICS: Final = ("metrics.k8s.io", "v1beta1", "nodes")
 NODES: Final = ("", "v1", "nodes")
 PODS: Final = ("", "v1", "pods")
@@ -31,6 +33,7 @@ def definition() -> dict[str, Any]:
         "type": "object",
         "properties": {
             "observedTime": {"type": "string", "format": "date-time"},
+            "source": _TEXT,
             "horizonSeconds": _INTEGER,
             "intervalSeconds": _INTEGER,
             "resources": {"type": "array", "items": resource},

@@ -101,7 +101,9 @@ class Agent:
         self._checkpoint: Checkpoint
         self._devices: Devices
         self._volumes: Final = folder / "volumes"
-        self.machine: Final = PodMachine(allocatable=hardware.allocatable, address=hardware.address)
+        self.machine: Final = PodMachine(
+            allocatable={**hardware.allocatable, **hardware.sold}, address=hardware.address
+        )
         self._events: Final[asyncio.Queue[Event]] = asyncio.Queue()
         #: The last task of a container, which the next one waits for.
         self._lanes: Final[dict[tuple[str, str], asyncio.Task[None]]] = {}
@@ -206,6 +208,10 @@ class Agent:
                 self._offered.discard(uid)
                 self._happened(machine_events.PodGone(now=self._clock.now(), uid=uid))
                 return
+
+    def evict(self, uid: str, message: str) -> None:
+        """Evict a pod; its status has the message."""
+        self._happened(machine_events.Exceeded(now=self._clock.now(), uid=uid, message=message))
 
     def _changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is not None:
@@ -426,7 +432,7 @@ class Agent:
                 continue
             in_volumes, others = await asyncio.to_thread(self._written, pod.uid, storage.own_volumes(seen))
             if message := storage.excess(seen, volumes=in_volumes, others=others):
-                self._happened(machine_events.Exceeded(now=self._clock.now(), uid=pod.uid, message=message))
+                self.evict(pod.uid, message)
 
     def _written(self, uid: str, names: Sequence[str]) -> tuple[dict[str, int], int]:
         """The bytes that a pod has written: into its volumes, and elsewhere."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from rota.api import meta, quantities
+from rota.api import meta, quantities, reclaimed
 from rota.api.pipelines import object_names
 from rota.client.verbs import Object
 from rota.worker import addresses, expansion, identities
@@ -320,6 +320,11 @@ def _listed(values: Mapping[str, str]) -> str:
 def _limits(container: Mapping[str, Any], settings: Settings) -> Limits:
     wanted = container.get("resources") or {}
     limits, requests = wanted.get("limits") or {}, wanted.get("requests") or {}
+    batch_cpu = reclaimed.container_amount(container, reclaimed.BATCH_CPU)
+    batch_memory = reclaimed.container_amount(container, reclaimed.BATCH_MEMORY)
+    if batch_cpu is not None or batch_memory is not None:
+        # No cpu limit of its own: the quota of the tier follows what other pods leave.
+        return Limits(cpu_request_milli=batch_cpu or 0, memory_bytes=batch_memory, pids=settings.pids, batch=True)
     return Limits(
         cpu_milli=quantities.milli(limits["cpu"]) if "cpu" in limits else None,
         cpu_request_milli=quantities.milli(requests.get("cpu")),

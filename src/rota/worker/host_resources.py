@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.api import resources
+from rota.api import reclaimed, resources
 from rota.worker.identities import Account
 from rota.worker.runtimes.runtime_interface import PROCESS
 
@@ -28,6 +28,8 @@ class HostResources(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
+    #: The most that the node may ever declare of the resources of the batch class; empty if it sells none.
+    sold: Mapping[str, int] = {}
     #: The first device number of each resource, if several workers share the machine.
     first_devices: Mapping[str, int] = {}
     #: The API's host and port for software in pods.
@@ -70,6 +72,11 @@ def measure(
     }
     allocatable = {name: max(amount - kept.get(name, 0), 0) for name, amount in capacity.items()}
     return capacity | dict(overrides or {}), allocatable | dict(overrides or {})
+
+
+def sellable() -> dict[str, int]:
+    """The most that a node may sell to batch pods: all of the machine."""
+    return {reclaimed.BATCH_CPU: len(os.sched_getaffinity(0)) * 1000, reclaimed.BATCH_MEMORY: _memory()}
 
 
 def gpus(*, dev: Path = Path("/dev"), proc: Path = Path("/proc")) -> int:

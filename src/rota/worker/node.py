@@ -55,7 +55,9 @@ class NodeKeeper:
         port: int | None,
         lease_s: int = LEASE_S,
         annotations: Mapping[str, str] | None = None,
+        sold: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        """`sold` returns amounts of resources that change while the worker runs."""
         # A master that does not answer before the next renewal is given up for another.
         self._client: Final = client.with_settings(timeout_s=lease_s / _RENEWALS)
         self._machine: Final = machine
@@ -69,7 +71,8 @@ class NodeKeeper:
         self._conditions: Final = conditions
         self._port: Final = port
         self._lease_s: Final = lease_s
-        #: The conditions of the last written status.
+        self._sold: Final = sold
+        #: The conditions and the changing amounts of the last written status.
         self._told: dict[str, str] = {}
         #: Whether this worker has held the Lease.
         self._holds = False
@@ -132,8 +135,8 @@ class NodeKeeper:
                     await self._return()
 
     def _present(self) -> dict[str, str]:
-        """The current conditions."""
-        return {one["type"]: one["status"] for one in self._conditions()}
+        """The current conditions and changing amounts."""
+        return {one["type"]: one["status"] for one in self._conditions()} | _shown(self._sold())
 
     async def _return(self) -> None:
         """Register again after the node was deleted while its worker runs."""
@@ -202,8 +205,8 @@ class NodeKeeper:
         machine = self._machine
         status: dict[str, Any] = {
             **(node.get("status") or {}),
-            "capacity": _shown(machine.capacity),
-            "allocatable": _shown(machine.allocatable),
+            "capacity": _shown({**machine.capacity, **self._sold()}),
+            "allocatable": _shown({**machine.allocatable, **self._sold()}),
             "conditions": conditions,
             "addresses": [
                 {"type": "InternalIP", "address": machine.address},

@@ -8,7 +8,8 @@ A worker has a folder for everything that must survive it. Its name is the node'
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from rota.api import errors
 from rota.client.events.correlation import Source
 from rota.client.events.recorder import EventRecorder
 from rota.client.verbs import Client
+from rota.forecast.fleet import DEFAULTS
 from rota.kit import tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -27,10 +29,13 @@ from rota.kit.rate_limit import TokenBucket
 from rota.kit.tasks import Supervisor
 from rota.worker import folders, host_resources, pressure
 from rota.worker.agent import Agent
+from rota.worker.colocation.colocation import Colocation, ColocationSettings
 from rota.worker.folders import WorkerInstance
 from rota.worker.host_resources import HostResources
 from rota.worker.identities import Account
 from rota.worker.node import KEY_ANNOTATION, LEASE_S, NodeKeeper
+from rota.worker.node_forecasts import NodeForecasts
+from rota.worker.pod_machine.pods import Pod
 from rota.worker.references import ApiReferences
 from rota.worker.runtimes.container import engines
 from rota.worker.runtimes.container.runtime import ContainerRuntime
@@ -83,6 +88,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
     #: The duration of its node Lease.
     lease_s: int = LEASE_S
+    #: Whether it publishes the forecast of its node, and how long it measures before a forecast counts.
+    forecasts: bool = False
+    forecast_warm_up_s: float = DEFAULTS.warm_up_s
+    #: The part of the machine up to which it sells reclaimed capacity to batch pods; None to sell none.
+    batch_ceiling: float | None = None
     #: Whether tasks reach services by name and address through this worker.
     services: bool = False
 
@@ -135,6 +145,28 @@ class Worker:
         self._running: Supervisor | None = None
         self._meter: Final = Meter(dict, folder=settings.folder, clock=clock)
         self._renew(offers_after_s=0.0)
+        self.forecasts: Final = NodeForecasts(
+            client,
+            machine,
+            runtime=lambda: self.runtime,
+            pods=lambda: (dict(pod.seen) for pod in self.pods()),
+            share=settings.share,
+            folder=settings.folder,
+            settings=replace(DEFAULTS, warm_up_s=settings.forecast_warm_up_s),
+            clock=clock,
+        )
+        #: Keeps batch pods, if the worker sells to them.
+        self.colocation: Final = (
+            None
+            if settings.batch_ceiling is None
+            else Colocation(
+                self,
+                machine,
+                self.forecasts.peaks,
+                settings=ColocationSettings.below(settings.batch_ceiling),
+                clock=clock,
+            )
+        )
 
     async def run(self) -> None:
         """Work until cancelled, or until the runtime fails; run again to continue."""
@@ -153,6 +185,14 @@ class Worker:
         if incarnation != self.incarnation:
             raise errors.Conflict(f"this is not incarnation {incarnation} of {self.machine.node}")
         return [self.agent.offer(pod) for pod in pods]
+
+    def pods(self) -> Iterable[Pod]:
+        """The pods of the worker that have not ended."""
+        return [pod for pod in self.agent.machine.pods if not pod.over]
+
+    def evict(self, uid: str, message: str) -> None:
+        """Evict a pod of the worker."""
+        self.agent.evict(uid, message)
 
     async def wait(self) -> None:
         """Return when nothing of it runs any more; raises fatal errors, such as the loss of its name."""
@@ -236,6 +276,7 @@ async def _worker(
         port=settings.port,
         lease_s=settings.lease_s,
         annotations={KEY_ANNOTATION: settings.client_key} if settings.client_key else {},
+        sold=dict if made.colocation is None else made.colocation.offered,
     )
     async with tasks.Supervisor(f"worker {settings.node}", clock=clock, rng=rng) as supervisor:
         made.runs_in(supervisor)
@@ -246,6 +287,10 @@ async def _worker(
         if made.services is not None:
             supervisor.start("services", made.services.run)
         supervisor.start("agent", made.run)
+        if settings.forecasts or made.colocation is not None:
+            supervisor.start("forecasts", made.forecasts.run)
+        if made.colocation is not None:
+            supervisor.start("colocation", made.colocation.run)
         yield made
 
 
@@ -258,6 +303,7 @@ def _measured(settings: Settings) -> HostResources:
         address=settings.address or host_resources.own_address(),
         capacity=capacity,
         allocatable=allocatable,
+        sold={} if settings.batch_ceiling is None else host_resources.sellable(),
         # Amounts that an operator sets are of this worker alone.
         first_devices={name: settings.before * n for name, n in allocatable.items() if name not in settings.resources},
         api_server=settings.api_server,

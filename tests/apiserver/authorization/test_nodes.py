@@ -46,6 +46,20 @@ async def _node(api: ApiServer, name: str) -> ApiServer:
     return api.acting_as(f"system:node:{name}", "system:nodes")
 
 
+async def test_a_node_publishes_its_own_forecast_only(api: ApiServer) -> None:
+    one, two = await _node(api, "one"), await _node(api, "two")
+    forecasts = "/apis/rota.dev/v1alpha1/nodeforecasts"
+    await _made(one, forecasts, {"metadata": {"name": "one"}})
+    status = {"status": {"observedTime": "2026-01-01T00:00:00Z", "source": "Worker"}}
+    assert (await one.patch(f"{forecasts}/one/status", status)).code == 200
+    assert (await one.get(f"{forecasts}/one")).json["status"]["source"] == "Worker"
+    own = "can only access NodeForecast with the same name as the requesting node"
+    assert _refused(await two.post(forecasts, {"metadata": {"name": "three"}})).endswith(own)
+    assert _refused(await two.patch(f"{forecasts}/one/status", status)).endswith(own)
+    _refused(await two.get(forecasts))
+    _refused(await one.delete(f"{forecasts}/one"))
+
+
 async def test_a_node_gets_runs_of_pipelines_whose_shared_folder_it_has(api: ApiServer) -> None:
     one, two = await _node(api, "one"), await _node(api, "two")
     runs = "/apis/rota.dev/v1alpha1/namespaces/default/pipelineruns"

@@ -4,11 +4,12 @@ import contextlib
 import os
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from rota.worker.runtimes import batch_tier
 from rota.worker.runtimes.process import cgroups
 from rota.worker.runtimes.process.cgroups import ControlGroups
 from rota.worker.runtimes.runtime_interface import Limits
@@ -30,10 +31,10 @@ def _unified(tmp_path: Path, *, inside: str, controllers: str = "cpu memory pids
     return proc
 
 
-def _split(tmp_path: Path) -> Path:
+def _split(tmp_path: Path, hierarchies: Sequence[str] = ("cpu,cpuacct", "memory", "pids")) -> Path:
     proc, lines, mounts = tmp_path / "proc", [], []
     proc.mkdir()
-    for number, names in enumerate(("cpu,cpuacct", "memory", "pids")):
+    for number, names in enumerate(hierarchies):
         (tmp_path / names / "agent").mkdir(parents=True)
         mounts.append(f"3{number} 1 0:2{number} / {tmp_path / names} rw - cgroup cgroup rw,{names}\n")
         lines.append(f"{number}:{names}:/agent\n")
@@ -80,6 +81,64 @@ def test_limits_are_written_in_the_words_of_version_1(tmp_path: Path) -> None:
     assert (tmp_path / "memory/agent/g/c/memory.limit_in_bytes").read_text() == str(MEGABYTE)
     assert (tmp_path / "pids/agent/g/c/pids.max").read_text() == "9"
     assert groups.make("d", Limits()).folders == (str(tmp_path / "pids/agent/g/d"),), "the fence is always there"
+
+
+BATCH = Limits(cpu_request_milli=500, memory_bytes=64 * MEGABYTE, batch=True)
+
+
+@pytest.mark.usefixtures("plain")
+def test_batch_containers_are_in_a_tier_beside_the_others_in_version_2(tmp_path: Path) -> None:
+    groups = ControlGroups("g", proc=_unified(tmp_path, inside="user"))
+    tier = tmp_path / "tree/user/g-batch"
+    assert groups.make("c", BATCH).folders == (str(tier / "c"),)
+    assert (tier / "c/memory.max").read_text() == str(64 * MEGABYTE)
+    assert (tier / "c/cpu.max").read_text() == "max 100000", "its quota is that of the tier"
+    assert (tier / "cpu.weight").read_text() == "1", "a kernel without cpu.idle"
+    assert "+cpu" in (tier / "cgroup.subtree_control").read_text()
+    made = groups.batch_tier()
+    assert made is not None
+    made.limit(250.5)
+    assert (tier / "cpu.max").read_text() == "25050 100000"
+    made.limit(0)
+    assert (tier / "cpu.max").read_text() == "1000 100000", "the kernel's minimum"
+    (tier / "cpu.stat").write_text("usage_usec 12\nnr_throttled 3\n")
+    (tier / "memory.current").write_text("1000\n")
+    (tier / "memory.stat").write_text("anon 500\ninactive_file 300\n")
+    assert (made.used_nanos(), made.memory_bytes()) == (12_000, 700)
+    assert batch_tier.throttled_periods(tier) == 3
+
+
+@pytest.mark.parametrize("hierarchies", [("cpu,cpuacct", "memory", "pids"), ("cpu", "cpuacct", "memory", "pids")])
+def test_batch_containers_are_in_a_tier_beside_the_others_in_version_1(
+    tmp_path: Path, hierarchies: tuple[str, ...]
+) -> None:
+    groups = ControlGroups("g", proc=_split(tmp_path, hierarchies))
+    made = groups.make("c", BATCH)
+    assert made.folders == tuple(str(tmp_path / one / "agent/g-batch/c") for one in sorted(hierarchies, key=_order))
+    cpu = tmp_path / hierarchies[0] / "agent/g-batch"
+    assert (cpu / "cpu.shares").read_text() == "2", "a kernel without cpu.idle"
+    assert (cpu / "c/cpu.shares").read_text() == "512"
+    assert (cpu / "c/cpu.cfs_quota_us").read_text() == "-1", "its quota is that of the tier"
+    tier = groups.batch_tier()
+    assert tier is not None
+    tier.limit(1500)
+    assert (cpu / "cpu.cfs_quota_us").read_text() == "150000"
+    accounting = tmp_path / next(one for one in hierarchies if "cpuacct" in one)
+    (accounting / "agent/g-batch/cpuacct.usage").write_text("77\n")
+    (tmp_path / "memory/agent/g-batch/memory.usage_in_bytes").write_text("1000\n")
+    (tmp_path / "memory/agent/g-batch/memory.stat").write_text("total_inactive_file 400\n")
+    assert (tier.used_nanos(), tier.memory_bytes()) == (77, 600)
+    assert ControlGroups("g", proc=tmp_path / "proc").make("d", Limits(pids=3)).folders == (
+        str(tmp_path / "pids/agent/g/d"),
+    )
+
+
+def _order(hierarchy: str) -> int:
+    return ("cpu", "cpu,cpuacct", "memory", "pids", "cpuacct").index(hierarchy)
+
+
+def test_without_a_cgroup_for_memory_there_is_no_tier(tmp_path: Path) -> None:
+    assert ControlGroups("g", proc=_split(tmp_path, ("cpu,cpuacct", "pids"))).batch_tier() is None
 
 
 @pytest.mark.usefixtures("plain")

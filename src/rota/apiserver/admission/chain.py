@@ -7,6 +7,7 @@ from typing import Final
 
 from rota.api.identifiers import GroupResource
 from rota.apiserver.admission.batch import BatchRules
+from rota.apiserver.admission.batch_class import BatchClass
 from rota.apiserver.admission.creation_by_update import CreationByUpdate
 from rota.apiserver.admission.escalation import Escalation
 from rota.apiserver.admission.limit_ranger import RANGES, LimitRanger
@@ -88,6 +89,7 @@ def validating(context: AdmissionContext, registry: Registry, policies: Validati
         SignerRights(context.authorization),
         Unenforced(context.unenforced),
         ProcessSecurity(),
+        BatchClass(),
         PodSecurity(registry, context.copies[NAMESPACES]),
         policies,
     )

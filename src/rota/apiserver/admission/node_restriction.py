@@ -59,6 +59,7 @@ class NodeRestriction:
             GroupResource("coordination.k8s.io", "leases"): _lease,
             GroupResource("storage.k8s.io", "csinodes"): _csi_node,
             GroupResource("resource.k8s.io", "resourceslices"): _slice,
+            GroupResource("rota.dev", "nodeforecasts"): _forecast,
             GroupResource("certificates.k8s.io", "certificatesigningrequests"): _signing_request,
         }
 
@@ -267,6 +268,11 @@ async def _lease(node: str, at: Attributes, new: Object | None, old: Object | No
 async def _csi_node(node: str, at: Attributes, new: Object | None, old: Object | None) -> None:
     if (at.name or meta.name(new or {})) != node:
         raise forbidden(at, new, "can only access CSINode with the same name as the requesting node")
+
+
+async def _forecast(node: str, at: Attributes, new: Object | None, old: Object | None) -> None:
+    if (at.name or meta.name(new or {})) != node:
+        raise forbidden(at, new, "can only access NodeForecast with the same name as the requesting node")
 
 
 async def _slice(node: str, at: Attributes, new: Object | None, old: Object | None) -> None:

@@ -134,7 +134,7 @@ class HookDone(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
 
 
 class Exceeded(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """A pod has exceeded its storage limits and is to be evicted."""
+    """A pod has exceeded its storage limits, or the node needs what it has, and is to be evicted."""
 
     uid: str
     message: str

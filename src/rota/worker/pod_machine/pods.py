@@ -303,7 +303,7 @@ class Pod:
         return out
 
     def evict(self, message: str, now: float) -> None:
-        """It has exceeded its storage limits."""
+        """It has exceeded its storage limits, or has to make room."""
         if self.termination is None and not self._over:
             self._note(now, f"evicted: {message}")
             self._tell("Warning", EVICTED, message)

@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from rota.worker.runtimes.batch_tier import BatchTier
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a container; None for no limit."""
@@ -19,6 +21,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     cpu_request_milli: int = 0
     memory_bytes: int | None = None
     pids: int | None = None
+    #: Whether it is a container of a batch pod, which runs in the batch tier.
+    batch: bool = False
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +235,10 @@ class Runtime(Protocol):
 
     def places(self) -> Mapping[str, Place]:
         """All running runs by id."""
+        ...
+
+    def batch_tier(self) -> BatchTier | None:
+        """The cgroup of all batch containers, which is made if there is none; None without cgroups."""
         ...
 
     def home(self, uid: str) -> Path:

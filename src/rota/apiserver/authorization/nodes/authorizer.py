@@ -51,6 +51,7 @@ class NodeAuthorizer:
             ("", relations.PODS): self._pod,
             ("rota.dev", relations.RUNS): self._gettable,
             ("rota.dev", "podstatusbatches"): _statuses,
+            ("rota.dev", "nodeforecasts"): _forecast,
             ("discovery.k8s.io", "endpointslices"): _endpoints,
         }
 
@@ -154,6 +155,14 @@ def _csi_node(node: str, question: Question) -> Verdict:
     if question.verb != "create" and question.name != node:
         return _no("can only access CSINode with the same name as the requesting node")
     return _ALLOWED
+
+
+def _forecast(node: str, question: Question) -> Verdict:
+    if question.verb not in _OWN - {"delete"} or (question.verb == "create" and question.subresource):
+        return _no("can only get, create, update, or patch a NodeForecast")
+    if question.verb != "create" and question.name != node:
+        return _no("can only access NodeForecast with the same name as the requesting node")
+    return _ALLOWED  # admission checks the name of a new one
 
 
 def _node(node: str, question: Question) -> Verdict:

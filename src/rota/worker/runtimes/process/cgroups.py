@@ -4,6 +4,8 @@ Both versions are supported. Cgroups are created below the agent's own, so that 
 to the agent apply to all that it runs; in version 2, where a cgroup with processes cannot have limited children, beside
 it. Where cgroups cannot be created (no permission, no controllers) containers run without limits, and `problem` has the
 reason for the node's conditions.
+
+Containers of batch pods have their cgroups in a tier of their own (`batch_tier`), beside the other ones.
 """
 
 import contextlib
@@ -11,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rota.worker.runtimes.batch_tier import LEAST_QUOTA_US, PERIOD_US, BatchTier
 from rota.worker.runtimes.runtime_interface import Limits
 
 _CONTROLLERS: Final = ("cpu", "memory", "pids")
-_PERIOD_US: Final = 100_000
-#: The kernel's minimum for a quota.
-_LEAST_QUOTA_US: Final = 1_000
+#: Version 1: counts cpu time, often in one hierarchy with `cpu`.
+_ACCOUNTING: Final = "cpuacct"
+_TIER: Final = "-batch"
 _SHARES_PER_CORE: Final = 1024
 
 
@@ -43,6 +46,8 @@ class ControlGroups:
         self._unified: Path | None = None
         #: Version 1: a hierarchy for each controller.
         self._split: Final[dict[str, Path]] = {}
+        #: Version 1: the folder for the tier's cgroup that counts cpu time, where that is not the one of `cpu`.
+        self._accounting: Path | None = None
         self._find(proc)
 
     @property
@@ -52,35 +57,66 @@ class ControlGroups:
 
     def make(self, container: str, limits: Limits) -> Group:
         """The cgroups of a container; a second call changes the limits."""
+        if limits.batch:
+            self.batch_tier()
+        bases = self._bases(batch=limits.batch)
         if self._unified is not None:
-            folder = self._unified / container
+            folder = bases[""] / container
             folder.mkdir(parents=True, exist_ok=True)
             _limit_unified(folder, limits)
             return Group((str(folder),), str(folder))
         folders = {}
-        for controller, base in self._split.items():
-            if controller == "pids" or _is_limited(controller, limits):
+        for controller, base in bases.items():
+            if controller in {"pids", _ACCOUNTING} or _is_limited(controller, limits):
                 folder = folders[controller] = base / container
                 folder.mkdir(parents=True, exist_ok=True)
                 _limit_split(controller, folder, limits)
         return Group(tuple(str(one) for one in folders.values()), str(folders.get("memory", "")))
 
+    def batch_tier(self) -> BatchTier | None:
+        """The tier of batch containers, which is made if there is none; None without a cgroup for cpu and memory."""
+        bases = self._bases(batch=True)
+        if self._unified is not None:
+            folder = bases[""]
+            tier = BatchTier(folder, folder, folder, unified=True)
+        elif {"cpu", "memory"} <= bases.keys():
+            tier = BatchTier(bases["cpu"], bases.get(_ACCOUNTING, bases["cpu"]), bases["memory"], unified=False)
+        else:
+            return None
+        if not all(folder.exists() for folder in bases.values()):
+            for folder in bases.values():
+                folder.mkdir(parents=True, exist_ok=True)
+            if tier.unified:
+                _hand_on(tier.cpu)
+            tier.lower()
+        return tier
+
     def remove(self, container: str) -> None:
         """Remove the cgroups; those with processes stay for now."""
-        bases = [self._unified] if self._unified is not None else list(self._split.values())
-        for base in bases:
+        for base in self._all_bases():
             with contextlib.suppress(OSError):
                 (base / container).rmdir()
 
     def close(self) -> None:
         """Remove empty cgroups, and the common ones if none is left."""
-        bases = [self._unified] if self._unified is not None else list(self._split.values())
-        for base in bases:
+        for base in self._all_bases():
             with contextlib.suppress(OSError):
                 for folder in [one for one in base.iterdir() if one.is_dir()]:
                     with contextlib.suppress(OSError):
                         folder.rmdir()
                 base.rmdir()
+
+    def _bases(self, *, batch: bool) -> dict[str, Path]:
+        """The folders in which containers have their cgroups, by controller; one without a name in version 2."""
+        found = {"": self._unified} if self._unified is not None else dict(self._split)
+        if not batch:
+            return found
+        if self._accounting is not None and self._unified is None:
+            found[_ACCOUNTING] = self._accounting
+        return {name: base.with_name(base.name + _TIER) for name, base in found.items()}
+
+    def _all_bases(self) -> list[Path]:
+        return [*self._bases(batch=False).values(), *self._bases(batch=True).values()]
 
     def _find(self, proc: Path) -> None:
         try:
@@ -97,6 +133,8 @@ class ControlGroups:
                 if not controllers and kind == "cgroup2":
                     self._try_unified(point, point / inside.lstrip("/"))
                 elif controllers and kind == "cgroup":
+                    if controllers == _ACCOUNTING and _ACCOUNTING in options:
+                        self._accounting = point / inside.lstrip("/") / self._name
                     for one in controllers.split(","):
                         if one in _CONTROLLERS and one in options and one not in self._split:
                             self._try_split(one, point / inside.lstrip("/"))
@@ -152,7 +190,7 @@ def _hand_on(folder: Path) -> None:
 
 def _is_limited(controller: str, limits: Limits) -> bool:
     if controller == "cpu":
-        return limits.cpu_milli is not None or limits.cpu_request_milli > 0
+        return limits.batch or limits.cpu_milli is not None or limits.cpu_request_milli > 0
     return limits.memory_bytes is not None
 
 
@@ -162,7 +200,7 @@ def _limit_split(controller: str, folder: Path, limits: Limits) -> None:
             shares = max(limits.cpu_request_milli * _SHARES_PER_CORE // 1000, 2)
             (folder / "cpu.shares").write_text(str(shares))
             quota = -1 if limits.cpu_milli is None else _quota_us(limits.cpu_milli)
-            (folder / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+            (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
             (folder / "cpu.cfs_quota_us").write_text(str(quota))
         case "memory":
             (folder / "memory.limit_in_bytes").write_text(str(limits.memory_bytes))
@@ -172,7 +210,7 @@ def _limit_split(controller: str, folder: Path, limits: Limits) -> None:
 
 def _limit_unified(folder: Path, limits: Limits) -> None:
     quota = "max" if limits.cpu_milli is None else str(_quota_us(limits.cpu_milli))
-    (folder / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
+    (folder / "cpu.max").write_text(f"{quota} {PERIOD_US}")
     # The two versions count differently; this is upstream's conversion.
     shares = max(limits.cpu_request_milli * _SHARES_PER_CORE // 1000, 2)
     (folder / "cpu.weight").write_text(str(1 + ((shares - 2) * 9999) // 262142))
@@ -181,4 +219,4 @@ def _limit_unified(folder: Path, limits: Limits) -> None:
 
 
 def _quota_us(milli: int) -> int:
-    return max(milli * _PERIOD_US // 1000, _LEAST_QUOTA_US)
+    return max(milli * PERIOD_US // 1000, LEAST_QUOTA_US)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
+from rota.worker.runtimes.batch_tier import BatchTier
 from rota.worker.runtimes.process import command_output, commands, exec_command, log_files
 from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
 from rota.worker.runtimes.process.deaths import is_of_the_machine
@@ -39,6 +40,8 @@ from rota.worker.runtimes.runtime_interface import (
 _UNSEEN: Final = 137
 #: How long the worker must survive a death by a signal that it did not send, for that to be a failure.
 _AFTERMATH_S: Final = 1.0
+#: The kernel kills processes with this value first if the machine runs out of memory.
+_FIRST_TO_KILL: Final = 1000
 #: The mode of a home whose pod has containers of several users.
 _ANYBODYS: Final = 0o1777
 
@@ -137,6 +140,7 @@ class ProcessRuntime:
             groups=groups if user is not None or (groups and os.geteuid() == 0) else None,
             isolation=plan,
             no_new_privileges=launch.no_new_privileges,
+            **({"oom_score_adj": _FIRST_TO_KILL} if launch.limits.batch else {}),
             **({"stdin": launch.stdin, "tty": launch.tty} if launch.stdin or launch.tty else {}),
         )
         if "failed" in answer:
@@ -243,6 +247,10 @@ class ProcessRuntime:
     def places(self) -> Mapping[str, Place]:
         """See `Runtime.places`."""
         return self._places
+
+    def batch_tier(self) -> BatchTier | None:
+        """See `Runtime.batch_tier`."""
+        return self._groups.batch_tier()
 
     def home(self, uid: str) -> Path:
         """See `Runtime.home`."""

@@ -27,7 +27,7 @@ _LAST_STREAM: Final = 2
 #: Python ignores these signals, and ignored signals are inherited.
 _AS_USUAL: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 #: Request fields that `posix_spawn` cannot handle.
-_MORE: Final = ("user", "group", "groups", "tty", "stdin", "cgroups", "isolation", "no_new_privileges")
+_MORE: Final = ("user", "group", "groups", "tty", "stdin", "cgroups", "isolation", "no_new_privileges", "oom_score_adj")
 _REPORT_BYTES: Final = 8192
 
 
@@ -110,6 +110,8 @@ def _become(request: dict[str, Any], streams: list[int], report: int) -> NoRetur
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         for folder in request.get("cgroups") or ():
             Path(folder, "cgroup.procs").write_text(str(os.getpid()))
+        if request.get("oom_score_adj"):
+            Path("/proc/self/oom_score_adj").write_text(str(request["oom_score_adj"]))
         if request.get("isolation"):
             isolation.enter(request["isolation"])
         _drop_rights(request)

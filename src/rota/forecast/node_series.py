@@ -19,11 +19,15 @@ from rota.forecast.peaks import RESERVES
 Object = Mapping[str, Any]
 Amounts = Mapping[str, int]
 
+FORECASTS: Final = ("rota.dev", "v1alpha1", "nodeforecasts")
 RESOURCES: Final = (CPU, MEMORY)
 #: A figure that moved by less than this part of the capacity is not worth a write.
 HYSTERESIS: Final = 0.05
 #: A forecast is published at least this often.
 AT_LEAST_S: Final = 120.0
+#: What measures a node: metrics.k8s.io, or its own worker.
+METRICS: Final = "Metrics"
+WORKER: Final = "Worker"
 _FIRST_CAPACITY: Final = 64
 _BASES: Final = {Basis.MEASURED: "Measured", Basis.COLD: "Cold", Basis.STALE: "Stale"}
 
@@ -38,14 +42,17 @@ class _Published:
 class NodeSeries:
     """What is known of the nodes of a cluster."""
 
-    def __init__(self, settings: FleetSettings = DEFAULTS) -> None:
+    def __init__(
+        self, settings: FleetSettings = DEFAULTS, *, source: str = METRICS, rows: int = _FIRST_CAPACITY
+    ) -> None:
+        """`source` is what measures; there is memory for `rows` nodes at first."""
         self._settings = settings
+        self._source = source
         self._fleets = {
-            name: Fleet(_FIRST_CAPACITY, settings.with_reserve(RESERVES.get(name, settings.reserve)))
-            for name in RESOURCES
+            name: Fleet(rows, settings.with_reserve(RESERVES.get(name, settings.reserve))) for name in RESOURCES
         }
         self._rows: dict[str, int] = {}
-        self._free: list[int] = list(range(_FIRST_CAPACITY))
+        self._free: list[int] = list(range(rows))
         self._published: dict[str, _Published] = {}
 
     def add(self, nodes: Iterable[Object], pods: Iterable[Object], measured: Iterable[Object], now_s: float) -> None:
@@ -75,6 +82,13 @@ class NodeSeries:
                 self._published[node] = state
                 due.append(self._document(node, row, found, now_s))
         return due
+
+    def peaks(self, node: str, now_s: float) -> dict[str, float]:
+        """The peaks to expect of a node, by resource; NaN for a node without a sample."""
+        row = self._rows.get(node)
+        if row is None:
+            return dict.fromkeys(RESOURCES, float("nan"))
+        return {name: float(fleet.forecast(now_s).peak[row]) for name, fleet in self._fleets.items()}
 
     def unpublished(self, node: str) -> None:
         """Publish the forecast of a node again, because the last one was not written."""
@@ -116,6 +130,7 @@ class NodeSeries:
             "metadata": {"name": node},
             "status": {
                 "observedTime": times.format_time(now_s),
+                "source": self._source,
                 "horizonSeconds": int(self._settings.horizon_s),
                 "intervalSeconds": int(self._settings.interval_s),
                 "resources": [self._figures(name, each, row) for name, each in found.items()],
@@ -145,6 +160,16 @@ class NodeSeries:
                 "savings": round(record.savings, 4),
             },
         }
+
+
+def workers_own(forecasts: Iterable[Object], now_s: float) -> set[str]:
+    """The nodes whose workers publish forecasts themselves, and did so lately."""
+    found = set()
+    for document in forecasts:
+        status = document.get("status") or {}
+        if status.get("source") == WORKER and now_s - times.parse(status["observedTime"]) < 2 * AT_LEAST_S:
+            found.add(meta.name(document))
+    return found
 
 
 def _sums(pods: Iterable[Object]) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], float]]:

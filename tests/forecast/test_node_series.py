@@ -7,7 +7,7 @@ import pytest
 from rota.api import resources
 from rota.cli.commands import node_forecast
 from rota.forecast.fleet import FleetSettings
-from rota.forecaster.node_series import AT_LEAST_S, NodeSeries
+from rota.forecast.node_series import AT_LEAST_S, NodeSeries
 from rota.testing.clusters import Document, make_node, make_pod
 
 SETTINGS = FleetSettings(interval_s=60.0, history_s=1200.0, warm_up_s=300.0, horizon_s=600.0)
