@@ -20,6 +20,7 @@ PAGES = {
     "schedule-by-objectives.md": 2,
     "plan-batches.md": 1,
     "schedule-by-load.md": 1,
+    "sell-unused-capacity.md": 1,
 }
 
 

@@ -30,6 +30,7 @@ BENCHES = (
     "simulate",
     "forecast",
     "energy",
+    "colocation",
     "federation",
     "kubernetes",
 )
