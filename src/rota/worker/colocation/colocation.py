@@ -4,7 +4,7 @@ containers burst, and evicts batch pods if it has to."""
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from rota.api import quantities, reclaimed
 from rota.kit import logs
@@ -25,6 +25,8 @@ log = logs.get(__name__)
 
 EVERY_S: Final = 1.0
 _OFFER_EVERY_S: Final = 5.0
+#: Bursts read a file of each container, so they are rarer.
+_BURST_EVERY_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,15 @@ class ColocationSettings:
     def below(cls, ceiling: float) -> "ColocationSettings":
         """The defaults, with this part of the machine for all pods together."""
         return cls(offers=OfferSettings(ceiling=ceiling), quota=QuotaSettings(ceiling=ceiling))
+
+
+class _Burst(NamedTuple):
+    """A container with a cpu limit: its cgroup, its present quota, and how often it had been throttled."""
+
+    folder: Path
+    unified: bool
+    quota: float
+    throttled: int
 
 
 class Holder(Protocol):
@@ -81,8 +92,9 @@ class Colocation:
         self._offers: Final = Offers(settings.offers)
         self._offered_s = float("-inf")
         self._written = -1.0
-        #: Quotas of containers that may burst, and how often they had been throttled, by run.
-        self._bursting: Final[dict[str, tuple[float, int]]] = {}
+        self._burst_s = float("-inf")
+        #: Containers that may burst, by run.
+        self._bursting: Final[dict[str, _Burst]] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -145,24 +157,29 @@ class Colocation:
         )
 
     def _burst(self, pods: list[Pod], sample: Sample) -> None:
+        now_s = self._clock.monotonic()
+        if now_s - self._burst_s < _BURST_EVERY_S:
+            return
+        self._burst_s = now_s
         limits = {(pod.uid, name): limit for pod in pods for name, limit in _limits(pod).items()}
         load = (sample.others_milli + sample.batch_milli) / self._quota.capacity
         runs = self._holder.runtime.places()
         for run, place in runs.items():
             uid, container, _ = parse_run_id(run)
-            folder = _limited(place) if (uid, container) in limits else None
-            if folder is None:
+            limit = limits.get((uid, container))
+            known = self._bursting.get(run)
+            folder = known.folder if known is not None else _limited(place)
+            if limit is None or folder is None:
                 continue
-            limit = limits[uid, container]
             throttled = batch_tier.throttled_periods(folder)
             # A former worker may have left another quota, so the first one is written in any case.
-            present, before = self._bursting.get(run, (limit, throttled))
+            before = known or _Burst(folder, (folder / "cpu.max").exists(), limit, throttled)
             quota = bursts.quota(
-                limit, present, throttled=throttled > before, load=load, settings=self._settings.bursts
+                limit, before.quota, throttled=throttled > before.throttled, load=load, settings=self._settings.bursts
             )
-            if quota != present or run not in self._bursting:
-                batch_tier.set_quota(folder, quota, unified=(folder / "cpu.max").exists())
-            self._bursting[run] = quota, throttled
+            if quota != before.quota or known is None:
+                batch_tier.set_quota(folder, quota, unified=before.unified)
+            self._bursting[run] = before._replace(quota=quota, throttled=throttled)
         for gone in self._bursting.keys() - runs.keys():
             del self._bursting[gone]
 
