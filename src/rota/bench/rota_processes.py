@@ -13,7 +13,7 @@ _END_S: Final = 30.0
 
 
 def start(processes: contextlib.ExitStack, arguments: list[str], log: Path) -> int:
-    """Start `rota` with these arguments; `processes` ends it. The process id."""
+    """Start `rota` with these arguments; `processes` ends it, unless it has ended. The process id."""
     with log.open("wb") as output:
         process = subprocess.Popen([sys.executable, "-m", "rota", *arguments], stdout=output, stderr=output)
 

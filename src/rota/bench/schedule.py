@@ -177,7 +177,7 @@ async def _follow(connection: Connection, path: str, names: set[str]) -> None:
 
 async def _start(store_url: str, *, nodes: int, pods: int) -> list[Result]:
     """Time from the start of a process until it has placed a new pod, and its memory then."""
-    await _fill(store_url, nodes, pods)
+    await fill(store_url, nodes, pods)
     begin = time.perf_counter()
     with master(store_url) as running:
         await Run(_FIRST, await running.connections(), keep=True).placed()
@@ -191,7 +191,7 @@ async def _start(store_url: str, *, nodes: int, pods: int) -> list[Result]:
     ]
 
 
-async def _fill(store_url: str, nodes: int, pods: int) -> None:
+async def fill(store_url: str, nodes: int, pods: int) -> None:
     """Write nodes and bound pods directly into the store, with the bytes that the server would write."""
     store = await assembly.open_store(store_url)
     try:

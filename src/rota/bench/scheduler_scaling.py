@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 import uvloop
 
-from rota.bench import conflict_model, core_shares, processor, rota_processes, workloads
+from rota.bench import conflict_model, core_shares, processor, rota_processes, shard_members, workloads
 from rota.bench.conflict_model import ServiceTimes
 from rota.bench.core_shares import CoreShares
 from rota.bench.http import Connection
@@ -28,9 +28,7 @@ from rota.bench.report import Result, rate
 from rota.bench.schedule import Run, connections_to
 from rota.bench.workloads import Case
 from rota.client import client_factory, kubeconfig
-from rota.client.verbs import Client
 from rota.kit import logs, system
-from rota.scheduler.sharding.instance_objects import SHARD_MAPS
 
 log = logs.get(__name__)
 
@@ -44,7 +42,6 @@ _QUICK_NODES, _QUICK_PODS = 50, 200
 _GOAL, _GOAL_FOR = 0.7, 4
 #: A prediction may be wrong by this part.
 _TOLERANCE: Final = 0.15
-_LOOK_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +137,7 @@ async def _run(folder: Path, store_url: str, number: int, servers: int, case: Ca
         ]
         endpoint = kubeconfig.load(configs[0], clock=clock)
         async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
-            await _until_settled(client, name, number)
+            await shard_members.settled(client, name, number)
         connect = await _in_turn(configs)
         # The nodes, and the first pods, before anything is limited and measured.
         warm_up = Case(name=case.name, nodes=case.nodes, pods=_WARM_UP, template=case.template)
@@ -170,13 +167,3 @@ async def _in_turn(configs: list[Path]) -> Callable[[], Awaitable[Connection]]:
         return await next(factories)()
 
     return connect
-
-
-async def _until_settled(client: Client, name: str, number: int) -> None:
-    async with asyncio.timeout(rota_processes.START_S):
-        while True:
-            for one in (await client.list(SHARD_MAPS)).items:
-                members = (one.get("status") or {}).get("members") or ()
-                if one["metadata"]["name"] == name and len(members) == number:
-                    return
-            await asyncio.sleep(_LOOK_S)

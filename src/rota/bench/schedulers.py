@@ -6,7 +6,7 @@ rates: N schedulers and a master do not run side by side on few cores.
 
 Conflicts and placement come from `conflict_model`, and are marked as a model; rates for more cores are predicted from
 the measured times, and are marked as predicted. `scheduler_scaling` measures rates with a share of a core for each
-process.
+process, `scheduler_restart` restarts in a large cluster.
 """
 
 import asyncio
@@ -20,7 +20,15 @@ from typing import Any, Final
 
 import uvloop
 
-from rota.bench import conflict_model, processor, rota_processes, schedule, scheduler_scaling
+from rota.bench import (
+    conflict_model,
+    processor,
+    rota_processes,
+    schedule,
+    scheduler_restart,
+    scheduler_scaling,
+    shard_members,
+)
 from rota.bench.conflict_model import ServiceTimes, Setup
 from rota.bench.report import Result, duration
 from rota.bench.scheduler_split import Sampler
@@ -30,7 +38,7 @@ from rota.client.verbs import Client
 from rota.kit import system
 from rota.scheduler.plugin_registry import builtin, third_party
 from rota.scheduler.service import NODES, Scheduler
-from rota.scheduler.sharding.instance_objects import SHARD_MAPS, InstanceSettings
+from rota.scheduler.sharding.instance_objects import InstanceSettings
 
 _MAP: Final = "bench"
 _LONGEST_S: Final = 300.0
@@ -78,7 +86,10 @@ def measure(*, store_url: str, quick: bool = False) -> list[Result]:
             )
             for number in (1, 2, 4, 8, 16, 64)
         ]
-    return results + scheduler_scaling.measure(store_url, quick=quick)
+    results += scheduler_scaling.measure(store_url, quick=quick)
+    if not quick:
+        results += scheduler_restart.measure()
+    return results
 
 
 def _model(*, quick: bool) -> list[Result]:
@@ -142,7 +153,8 @@ async def _run(folder: Path, store_url: str, number: int, *, pods: int, nodes: i
         async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
             await _create(client, NODES, [_node(each) for each in range(nodes)])
             async with _scheduling(client) as scheduler:
-                await _until_settled(client, scheduler, number)
+                await shard_members.settled(client, _MAP, number)
+                await shard_members.active(scheduler)
                 before = {pid: processor.used_s(pid) for pid in (master, *others)}
                 own = time.process_time()
                 with Sampler() as sampler:
@@ -183,17 +195,6 @@ async def _scheduling(client: Client) -> AsyncIterator[Scheduler]:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-
-
-async def _until_settled(client: Client, scheduler: Scheduler, number: int) -> None:
-    async with asyncio.timeout(rota_processes.START_S):
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            if scheduler.shard is None or not scheduler.shard.active:
-                continue
-            found = await client.get(SHARD_MAPS, _MAP)
-            if len((found.get("status") or {}).get("members") or ()) == number:
-                return
 
 
 async def _until_bound(scheduler: Scheduler, pods: int) -> None:
