@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +43,13 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(language, file, text)
 
 
-def follow(page: str, folder: Path, *, patience_s: float = 110) -> list[Followed]:
-    """Follow a page; fails if a command does, or if all of them together take too long."""
+def follow(
+    page: str, folder: Path, *, patience_s: float = 110, instead: Mapping[str, str] | None = None
+) -> list[Followed]:
+    """Follow a page; fails if a command does, or if all of them together take too long.
+
+    `instead` replaces words of commands, as ports that may be in use here.
+    """
     lines = ["set -eu", "pids=", "trap 'kill $pids 2>/dev/null || :; wait' EXIT"]
     promises: dict[int, str] = {}
     last = -1
@@ -53,7 +58,10 @@ def follow(page: str, folder: Path, *, patience_s: float = 110) -> list[Followed
         if block.file:
             (folder / block.file).write_text(block.text)
         elif block.language == "sh":
-            commands = _commands(block.text, folder / f"{number}.log")
+            text = block.text
+            for word, other in (instead or {}).items():
+                text = text.replace(word, other)
+            commands = _commands(text, folder / f"{number}.log")
             if _promises_an_error(found[number + 1 :]) and "2>&1" not in block.text:
                 commands = _failing(commands)
             lines += [f"echo '{_MARK} {number}'", *commands]

@@ -39,7 +39,17 @@ def _run(tools: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.postgres
 def test_nothing_is_called_and_nothing_said_when_everything_is_there(tools: Path) -> None:
-    for part in ("etcd", "crun", "busybox", "ip", "chromium", "prometheus", "promtool", "prometheus-alertmanager"):
+    for part in (
+        "etcd",
+        "crun",
+        "busybox",
+        "ip",
+        "chromium",
+        "prometheus",
+        "promtool",
+        "prometheus-alertmanager",
+        "sshd",
+    ):
         _program(tools / part, "exit 0")
     postgres = binaries.postgres_folder()
     assert postgres is not None
@@ -55,7 +65,10 @@ def test_without_apt_it_names_what_is_missing_and_lets_the_caller_go_on(tools: P
     reason = "no apt-get" if os.geteuid() == 0 else "not root"
     assert done.returncode == 0
     assert (
-        f"etcd crun busybox iproute2 Chromium Prometheus Alertmanager missing ({reason}); their tests will be skipped"
+        f"etcd crun busybox iproute2 Chromium Prometheus Alertmanager sshd missing ({reason}); their tests will be skipped"
         in done.stderr
     )
-    assert "etcd-server crun busybox-static iproute2 chromium prometheus prometheus-alertmanager" in done.stderr
+    assert (
+        "etcd-server crun busybox-static iproute2 chromium prometheus prometheus-alertmanager openssh-server"
+        in done.stderr
+    )

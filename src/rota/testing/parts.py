@@ -80,6 +80,12 @@ PARTS: Final = (
         present=lambda: binaries.chromium() is not None and _has_module("playwright"),
         remedy="`make install system` as root on Debian or Ubuntu, or `apt install chromium`",
     ),
+    Part(
+        name="sshd",
+        title="the ssh server",
+        present=lambda: binaries.sshd() is not None,
+        remedy="`make install system` as root on Debian or Ubuntu, or `apt install openssh-server`",
+    ),
 )
 
 

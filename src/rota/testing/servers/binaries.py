@@ -68,6 +68,12 @@ def on_path(program: str) -> Path | None:
     return None if found is None else Path(found)
 
 
+def sshd() -> Path | None:
+    """The ssh server, which is in a folder of the administrator's."""
+    found = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
+    return None if found is None else Path(found)
+
+
 @functools.cache
 def kubectls() -> tuple[Path, ...]:
     """Every usable kubectl, the oldest first: the one on the PATH, or those named `kubectl.<version>` beside it.

@@ -1,0 +1,170 @@
+"""The programs for machines: files, locks, bundles, and a supervisor that starts a process again."""
+
+import hashlib
+import io
+import json
+import os
+import signal
+import sys
+import tarfile
+import threading
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.lifecycle.specs import parsed
+
+from rota.kit import system
+from rota.lifecycle import on_host, supervisor
+from rota.lifecycle.on_host import Failed
+from rota.lifecycle.reach import Reach
+from rota.worker.runtimes.process.runtime import ProcessRuntime
+
+CLOCK = system.SystemClock()
+UNIT = "rota-lab-w1.service"
+
+
+def ask(home: Path, operation: str, payload: bytes = b"", **more: Any) -> Any:
+    return on_host.answer({"op": operation, "home": str(home), **more}, io.BytesIO(payload))
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = CLOCK.monotonic() + 100
+    while not holds():
+        assert CLOCK.monotonic() < deadline
+        CLOCK.block(0.02)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    made = tmp_path / "lab" / "w1"
+    ask(made, "prepare", cluster="lab", role="worker")
+    return made
+
+
+def service(script: str, digest: str = "1") -> dict[str, Any]:
+    return {
+        "service": {
+            "unit": "rota-lab-w1.service",
+            "command": [sys.executable, "-c", script],
+            "digest": digest,
+            "text": "",
+        },
+        "environment": {"NAME": 'a "b" \\c'},
+        "release": "",
+        "supervisor": Path(supervisor.__file__).read_text(),
+    }
+
+
+def test_a_member_is_placed_once_and_removed_without_a_trace(home: Path, tmp_path: Path) -> None:
+    assert ask(home, "observe", server="")["cluster"] == "lab"
+    ask(home, "prepare", cluster="lab", role="worker")
+    with pytest.raises(Failed, match="belongs to the cluster lab"):
+        ask(home, "prepare", cluster="other", role="worker")
+    ask(home, "remove", unit=UNIT)
+    assert list(tmp_path.iterdir()) == []
+    assert not ask(home, "observe", server="")["placed"]
+    ask(home, "remove", unit=UNIT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_private(home: Path) -> None:
+    ask(home, "write", path="join.env", text="secret")
+    assert (home / "join.env").stat().st_mode & 0o777 == 0o600
+    assert ask(home, "read", path="join.env") == "secret"
+    ask(home, "unlink", path="join.env")
+    with pytest.raises(Failed, match="cannot read"):
+        ask(home, "read", path="join.env")
+
+
+def test_an_operation_waits_for_the_one_before(home: Path) -> None:
+    with on_host._locked(home):
+        second = threading.Thread(target=ask, args=(home, "write"), kwargs={"path": "x", "text": "y"})
+        second.start()
+        second.join(0.3)
+        assert second.is_alive()
+        assert not (home / "x").exists()
+    second.join(100)
+    assert (home / "x").read_text() == "y"
+
+
+def test_what_a_worker_has_elsewhere_is_named_as_the_runtime_names_it(home: Path) -> None:
+    folder = home / "data" / "runtime"
+    runtime = ProcessRuntime(folder, node="w1", clock=CLOCK)
+    mark = zlib.crc32(str(folder).encode())
+    assert runtime._groups._name == f"rota-w1-{mark:08x}"
+
+
+_SCRIPT = """
+import os, sys, time
+with open("pids", "a") as file:
+    file.write(f"{os.getpid()} {os.environ['NAME']}\\n")
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_the_supervisor_starts_a_process_again_and_ends_with_it(home: Path, tmp_path: Path) -> None:
+    worker = {"name": "w1", "address": "local"}
+    spec = parsed(1, workers=[worker], folder=str(home.parent), python=sys.executable)
+    reach, member, pids = Reach(spec, folder=tmp_path), spec.workers[0], home / "pids"
+
+    def start(*, restart: bool = False, digest: str = "1") -> float:
+        return float(reach.ask(member, {"op": "start", "restart": restart, **service(_SCRIPT, digest)}))
+
+    def is_started(times: int) -> bool:
+        return pids.exists() and pids.read_text().count("\n") == times
+
+    def last() -> int:
+        return int(pids.read_text().splitlines()[-1].split()[0])
+
+    assert start() > 0
+    until(lambda: is_started(1))
+    assert pids.read_text() == f'{last()} a "b" \\c\n'
+    os.kill(last(), signal.SIGKILL)
+    until(lambda: is_started(2))
+    # The same service is left alone; a restart or another digest replaces it.
+    assert start() == 0
+    assert ask(home, "observe", server="")["running"]
+    start(restart=True)
+    until(lambda: is_started(3))
+    start(digest="2")
+    until(lambda: is_started(4))
+    # A killed supervisor takes its process with it.
+    os.kill(json.loads((home / "supervisor.json").read_text())["pid"], signal.SIGKILL)
+    until(lambda: not on_host._started_at(last()))
+    until(lambda: not ask(home, "observe", server="")["running"])
+    start(digest="2")
+    until(lambda: is_started(5))
+    pid = last()
+    reach.ask(member, {"op": "remove", "unit": UNIT})
+    assert not home.exists()
+    assert not on_host._started_at(pid)
+
+
+def packed(files: dict[str, bytes], /, **manifest: Any) -> tuple[str, bytes]:
+    """A bundle, and the name of its release."""
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    described = json.dumps({"version": "1", "pip": "pip.whl", "files": hashes, **manifest}).encode()
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as target:
+        for name, content in {"manifest.json": described, **files}.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            target.addfile(entry, io.BytesIO(content))
+    return f"1-{hashlib.sha256(described).hexdigest()[:12]}", packed.getvalue()
+
+
+def test_a_bundle_that_was_changed_is_not_installed(home: Path) -> None:
+    release, whole = packed({"a.whl": b"wheel"}, files={"a.whl": hashlib.sha256(b"other").hexdigest()})
+    with pytest.raises(Failed, match=r"a.whl of the bundle does not have its hash"):
+        ask(home, "install", whole, release=release)
+    with pytest.raises(Failed, match="the manifest of the bundle is not that of 1-"):
+        ask(home, "install", packed({"a.whl": b"wheel"})[1], release=release)
+    with pytest.raises(Failed, match=r"\.\./a.whl is no file of a bundle"):
+        ask(home, "install", packed({"../a.whl": b""})[1], release=release)
+    with pytest.raises(Failed, match="the bundle is damaged"):
+        ask(home, "install", whole[:700], release=release)
+    assert ask(home, "observe", server="")["releases"] == []
