@@ -64,10 +64,8 @@ def test_without_apt_it_names_what_is_missing_and_lets_the_caller_go_on(tools: P
     done = _run(tools)
     reason = "no apt-get" if os.geteuid() == 0 else "not root"
     assert done.returncode == 0
-    assert (
-        f"etcd crun busybox iproute2 Chromium Prometheus Alertmanager sshd missing ({reason}); their tests will be skipped"
-        in done.stderr
-    )
+    parts = "etcd crun busybox iproute2 Chromium Prometheus Alertmanager sshd"
+    assert f"{parts} missing ({reason}); their tests will be skipped" in done.stderr
     assert (
         "etcd-server crun busybox-static iproute2 chromium prometheus prometheus-alertmanager openssh-server"
         in done.stderr

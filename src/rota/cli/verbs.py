@@ -28,7 +28,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("up", "Run a cluster on this machine"),
         Verb("master", "Run one of several masters on a shared store"),
         Verb("worker", "Run this machine as a worker of a cluster"),
-        Verb("cluster", "Create, scale, upgrade and delete clusters on many machines"),
+        Verb("cluster", "Create, scale, upgrade and delete clusters over ssh"),
         Verb("status", "Show a cluster on one screen"),
         Verb("doctor", "Look for what is wrong with a cluster"),
         Verb("dashboard", "Open the dashboard of a cluster in a browser"),
