@@ -32,7 +32,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("status", "Show a cluster on one screen"),
         Verb("doctor", "Look for what is wrong with a cluster"),
         Verb("dashboard", "Open the dashboard of a cluster in a browser"),
-        Verb("monitoring", "Print rules, alerts and dashboards for Prometheus and Grafana"),
+        Verb("monitoring", "Print rules, alerts and dashboards for Prometheus"),
         Verb("support-bundle", "Write the state of a cluster to a file, without secrets"),
         Verb("token", "Create, list and delete the tokens that workers join with"),
     ),
