@@ -11,20 +11,28 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "write-policies.md"
 
 
+def _wait(text: str, log: str) -> str:
+    return f"timeout 240 sh -c \"until grep -q '{text}' {log}; do sleep 0.1; done\""
+
+
 @pytest.mark.slow
 @pytest.mark.kubectl
+@pytest.mark.timeout(600)
 def test_the_page_works_as_written(tmp_path: Path) -> None:
     text = PAGE.read_text()
-    for name, content in re.findall(r"```yaml (\S+)\n(.*?)```", text, re.DOTALL):
+    for name, content in re.findall(r"```(?:yaml|python) (\S+)\n(.*?)```", text, re.DOTALL):
         (tmp_path / name).write_text(content)
     up, *rest = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    (hook,) = (number for number, one in enumerate(rest) if "hook.py" in one)
+    rest[hook] = rest[hook].replace("&", "> hook.log & hook=$!\ntrap 'kill $up $hook' EXIT")
+    rest.insert(hook + 1, _wait("is written", "hook.log"))
     script = "\n".join(
         [
             "set -eu",
             up.replace("&", "> up.log & up=$!"),
             "trap 'kill $up' EXIT",
             # The page's reader sees the line before typing on; the script waits for it.
-            "timeout 60 sh -c \"until grep -q 'Rota is up' up.log; do sleep 0.1; done\"",
+            _wait("Rota is up", "up.log"),
             *rest,
         ]
     )
@@ -42,3 +50,6 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     assert "at most 3 replicas in default" in done.stderr
     assert "refused by the rule" in done.stdout
     assert "most must not be less than least" in done.stderr
+    assert "refused by the webhook" in done.stdout
+    assert 'admission webhook "check.example.com" denied the request: a ConfigMap needs data' in done.stderr
+    assert "owner=" in done.stdout

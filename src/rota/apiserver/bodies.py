@@ -135,7 +135,7 @@ def as_object(
         if model is not None:
             obj, unknown = schemas.clean(obj, model)
         elif schema is not None:
-            obj, unknown = _clean_custom(obj, schema)
+            obj, unknown = clean_custom(obj, schema)
     except schemas.SchemaError as error:
         raise cannot_handle(gvk, str(error)) from None
     except RecursionError:
@@ -221,7 +221,8 @@ def _with_type(value: Any, gvk: GroupVersionKind, *, custom: bool) -> Object:
     return {**value, "apiVersion": gvk.api_version, "kind": gvk.kind}
 
 
-def _clean_custom(obj: Object, schema: CustomSchema) -> tuple[Object, list[str]]:
+def clean_custom(obj: Object, schema: CustomSchema) -> tuple[Object, list[str]]:
+    """An object of a custom kind in its shape, and the paths of its unknown fields."""
     metadata, unknown = schemas.clean(obj.get("metadata") or {}, META_MODEL)
     cleaned, undeclared = schema.clean({**obj, "metadata": metadata})
     return cleaned, [*(f"metadata.{path}" for path in unknown), *undeclared]

@@ -73,6 +73,11 @@ class Attributes:
     fence: LeaderFence | None = None
     #: Whether rules must read the store because their caches turned out to be outdated.
     fresh: bool = False
+    #: Whether the server has chosen the name of a new object, by its `generateName`.
+    generated_name: bool = False
+    #: The query parameters of a write, and the body of a deletion.
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    delete_options: Mapping[str, Any] | None = None
     #: Messages for the client's user, sent as `Warning` headers in this order.
     warnings: list[str] = field(default_factory=list)
 

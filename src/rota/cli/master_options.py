@@ -139,8 +139,7 @@ def master_options(command: _F) -> _F:
             type=click.Choice(["refuse", "warn"]),
             default="refuse",
             show_default=True,
-            help="Refuse, or accept with a warning, webhook configurations and mutating admission "
-            "policies, which this server does not enforce.",
+            help="Refuse, or accept with a warning, mutating admission policies, which this server does not enforce.",
         ),
         click.option(
             "--service-network",

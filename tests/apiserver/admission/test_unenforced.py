@@ -15,19 +15,8 @@ from rota.apiserver.interfaces import Attributes
 from rota.testing.api import ApiServer
 
 _EVERYTHING: dict[str, Any] = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}
-_HOOK: dict[str, Any] = {
-    "name": "a.example.com",
-    "sideEffects": "None",
-    "admissionReviewVersions": ["v1"],
-    "clientConfig": {"url": "https://127.0.0.1:1/"},
-    "rules": [_EVERYTHING],
-}
-_POLICY: dict[str, Any] = {
-    "matchConstraints": {"resourceRules": [_EVERYTHING]},
-    "validations": [{"expression": "false"}],
-}
 _MUTATION: dict[str, Any] = {
-    "matchConstraints": _POLICY["matchConstraints"],
+    "matchConstraints": {"resourceRules": [_EVERYTHING]},
     "reinvocationPolicy": "Never",
     "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}],
 }
@@ -36,11 +25,6 @@ _PORTS: list[dict[str, Any]] = [{"name": "p", "port": 80}]
 
 #: For every row, in the table's order, a matching object.
 EXAMPLES: list[dict[str, Any]] = [
-    {"webhooks": [_HOOK]},
-    {"webhooks": [{**_HOOK, "failurePolicy": "Ignore"}]},
-    {"webhooks": [_HOOK]},
-    {"webhooks": [{**_HOOK, "failurePolicy": "Ignore"}]},
-    {"spec": {**_POLICY, "matchConstraints": {"resourceRules": [{**_EVERYTHING, "operations": ["CONNECT"]}]}}},
     {"spec": {**_MUTATION, "failurePolicy": "Fail"}},
     {"spec": {**_MUTATION, "failurePolicy": "Ignore"}},
     {"spec": {"policyName": "p"}},
@@ -129,17 +113,16 @@ async def test_a_promise_is_refused_with_the_remedy(row: Row, example: dict[str,
 
 
 async def test_a_promise_that_came_by_an_update_is_refused_too_and_one_that_stands_may_be_changed() -> None:
-    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    open_, closed = {"webhooks": [{**_HOOK, "failurePolicy": "Ignore"}]}, {"webhooks": [_HOOK]}
+    policies = GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicies")
+    resource = scheme.builtin().preferred(policies)
+    assert resource is not None
+    path = _path(resource)
+    open_, closed = ({"spec": {**_MUTATION, "failurePolicy": one}} for one in ("Ignore", "Fail"))
     async with ApiServer(unenforced=Mode.REFUSE) as api:
         assert (await api.post(path, _named(open_))).code == 201
         assert (await api.patch(f"{path}/x", closed)).code == 403
     rule = unenforced.Unenforced(Mode.REFUSE)
     stood = _named(closed)
-    resource = scheme.builtin().preferred(
-        GroupResource("admissionregistration.k8s.io", "validatingwebhookconfigurations")
-    )
-    assert resource is not None
     at = Attributes(user=ADMINISTRATOR, verb="update", resource=resource, now=0.0)
     await rule.admit(at, stood, stood)
     assert len(at.warnings) == 1

@@ -89,15 +89,20 @@ async def test_the_authorizer_answers_for_the_user_of_the_request() -> None:
         assert (await api.post(MAPS, _map("account"))).code == 422
 
 
-async def test_a_policy_that_nothing_could_enforce_is_refused() -> None:
-    async with ApiServer() as api:
-        spec = {
-            "matchConstraints": {"resourceRules": [_rule("pods/exec", "CONNECT")]},
-            "validations": [{"expression": "true"}],
-        }
-        answer = await api.post(POLICIES, {"metadata": {"name": "p"}, "spec": spec})
-        assert answer.code == 201
-        assert any("CONNECT" in one for one in answer.warnings)
+async def test_policies_see_connections_bindings_and_evictions() -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    async with ApiServer(conflict_check=False) as api:
+        pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        assert (await api.post(pods, pod)).code == 201
+        what = {**_rule("pods/exec", "CONNECT"), "operations": ["CONNECT", "CREATE"]}
+        what["resources"] = ["pods/exec", "pods/binding", "pods/eviction"]
+        await _enforce(api, "request.operation == 'CONNECT' ? object.command != ['rm'] : object.kind == 'Other'", what)
+        refused = await api.post(f"{pods}/p/exec", b"", command="rm")
+        assert (refused.code, "denied request" in refused.json["message"]) == (422, True)
+        assert "denied request" not in (await api.post(f"{pods}/p/exec", b"", command="ls")).json["message"]
+        binding = {"metadata": {"name": "p"}, "target": {"name": "n"}}
+        assert (await api.post(f"{pods}/p/binding", binding)).code == 422
+        assert (await api.post(f"{pods}/p/eviction", {"metadata": {"name": "p"}})).code == 422
 
 
 @pytest.mark.parametrize("cost", ["[1, 2, 3].map(x, lists.range(900000).size()).size() == 3"])

@@ -9,8 +9,10 @@ from rota.api.identifiers import GroupResource
 from rota.apiserver.admission.batch import BatchRules
 from rota.apiserver.admission.batch_class import BatchClass
 from rota.apiserver.admission.creation_by_update import CreationByUpdate
+from rota.apiserver.admission.deletion_reviews import DeletionReviews
 from rota.apiserver.admission.escalation import Escalation
 from rota.apiserver.admission.limit_ranger import RANGES, LimitRanger
+from rota.apiserver.admission.mutation_rounds import MutationRounds, Mutator
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES, NamespaceLifecycle
 from rota.apiserver.admission.node_capacity import NodeCapacity
 from rota.apiserver.admission.node_restriction import NodeRestriction
@@ -20,12 +22,15 @@ from rota.apiserver.admission.pod_security import PodSecurity
 from rota.apiserver.admission.priority import CLASSES, Priority
 from rota.apiserver.admission.process_security import ProcessSecurity
 from rota.apiserver.admission.resource_quota import QUOTAS, ResourceQuota
+from rota.apiserver.admission.reviewed_request import ReviewContext
 from rota.apiserver.admission.runtime_classes import RUNTIMES, RuntimeClasses
 from rota.apiserver.admission.service_accounts import ACCOUNTS, ServiceAccounts
 from rota.apiserver.admission.service_addresses import ServiceAddresses
 from rota.apiserver.admission.signers import SignerRights
 from rota.apiserver.admission.unenforced import Mode, Unenforced
-from rota.apiserver.admission.validating_policies import BINDINGS, POLICIES, PoliciesOnDeletion, ValidatingPolicies
+from rota.apiserver.admission.validating_policies import BINDINGS, POLICIES, ValidatingPolicies
+from rota.apiserver.admission.webhook_table import MUTATING, VALIDATING
+from rota.apiserver.admission.webhooks import ValidatingWebhooks
 from rota.apiserver.authentication.removals import RemovalRecords
 from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.cache.watch_cache import WatchCache
@@ -35,7 +40,7 @@ from rota.apiserver.registry.leader_fencing import LeaderRecords
 from rota.kit.clock import Clock
 
 #: Kinds that plugins read on every request, and that are therefore cached.
-FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS, ACCOUNTS, POLICIES, BINDINGS)
+FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS, ACCOUNTS, POLICIES, BINDINGS, MUTATING, VALIDATING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +61,22 @@ class AdmissionContext:
     further: tuple[Admission, ...] = ()
 
 
-def mutating(
-    context: AdmissionContext, registry: Registry, restriction: NodeRestriction, policies: ValidatingPolicies
-) -> tuple[Admission, ...]:
-    """The plugins that run before validation."""
-    copies, guard = context.copies, context.overcommit_guard
-    return (
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviews:
+    """The policies and webhooks of users."""
+
+    context: ReviewContext
+    policies: ValidatingPolicies
+    mutators: tuple[Mutator, ...]
+    webhooks: ValidatingWebhooks
+
+
+def rounds(
+    context: AdmissionContext, registry: Registry, restriction: NodeRestriction, reviews: Reviews
+) -> MutationRounds:
+    """The plugins that may change an object, with the rules of users that change it after them."""
+    copies = context.copies
+    plugins: tuple[Admission, ...] = (
         restriction,
         *((NotReadyTaint(),) if context.taint_nodes else ()),
         NamespaceLifecycle(registry, copies[NAMESPACES]),
@@ -71,18 +86,29 @@ def mutating(
         Priority(registry, copies[CLASSES]),
         DefaultTolerations(),
         RuntimeClasses(registry, copies[RUNTIMES]),
+    )
+    return MutationRounds(reviews.context, plugins, reviews.mutators)
+
+
+def mutating(
+    context: AdmissionContext, registry: Registry, rounds: MutationRounds, reviews: Reviews
+) -> tuple[Admission, ...]:
+    """The plugins that run before validation: those that change objects, then those that charge for the result."""
+    guard = context.overcommit_guard
+    return (
+        rounds,
         ServiceAddresses(registry, context.network),
         *((NodeCapacity(registry, guard),) if guard is not None else ()),
-        ResourceQuota(registry, copies[QUOTAS]),
+        ResourceQuota(registry, context.copies[QUOTAS]),
         Escalation(context.authorization),
         LeaderRecords(),
         RemovalRecords(context.clock),
         *context.further,
-        PoliciesOnDeletion(policies),
+        DeletionReviews((reviews.policies, reviews.webhooks)),
     )
 
 
-def validating(context: AdmissionContext, registry: Registry, policies: ValidatingPolicies) -> tuple[Admission, ...]:
+def validating(context: AdmissionContext, registry: Registry, reviews: Reviews) -> tuple[Admission, ...]:
     """The plugins that run after validation."""
     return (
         CreationByUpdate(context.authorization),
@@ -91,5 +117,6 @@ def validating(context: AdmissionContext, registry: Registry, policies: Validati
         ProcessSecurity(),
         BatchClass(),
         PodSecurity(registry, context.copies[NAMESPACES]),
-        policies,
+        reviews.policies,
+        reviews.webhooks,
     )

@@ -4,7 +4,7 @@ Each plugin declares what it reads (`Admission.pod_reads`). A plugin that reads 
 refused when the server starts, so that no pod is admitted by outdated state.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from rota.api.identifiers import GroupResource
@@ -15,6 +15,7 @@ from rota.apiserver.admission.resource_quota import QUOTAS
 from rota.apiserver.admission.runtime_classes import RUNTIMES
 from rota.apiserver.admission.service_accounts import ACCOUNTS, DEFAULT
 from rota.apiserver.admission.validating_policies import BINDINGS, POLICIES
+from rota.apiserver.admission.webhook_table import MUTATING, VALIDATING
 from rota.apiserver.authorization.nodes import identity
 from rota.apiserver.cache.watch_cache import WatchCache
 from rota.apiserver.interfaces import REQUESTER, Admission, AdmissionFingerprint, Attributes, Object
@@ -24,10 +25,11 @@ from rota.store.store_interface import Precondition
 _PODS: Final = GroupResource("", "pods")
 _NODES: Final = GroupResource("", "nodes")
 #: Namespaces are preconditions; a change of the other kinds changes the fingerprint, or there is none (limits, quotas,
-#: bindings of policies).
+#: policies and webhooks of users).
 #: Users matter only if they are nodes, which get no fingerprint; no template is kept of a pod with a node.
 _COVERED: Final = frozenset(
-    {NAMESPACES, RANGES, QUOTAS, CLASSES, RUNTIMES, ACCOUNTS, REQUESTER, _NODES, POLICIES, BINDINGS}
+    {NAMESPACES, RANGES, QUOTAS, CLASSES, RUNTIMES, ACCOUNTS, REQUESTER, _NODES}
+    | {POLICIES, BINDINGS, MUTATING, VALIDATING}
 )
 #: How many namespaces are remembered.
 _MOST: Final = 4096
@@ -36,8 +38,16 @@ _MOST: Final = 4096
 class AdmissionFingerprints:
     """Reads the caches that the plugins use."""
 
-    def __init__(self, copies: Mapping[GroupResource, WatchCache], plugins: Iterable[Admission]) -> None:
-        """ValueError if a plugin reads state that no fingerprint covers."""
+    def __init__(
+        self,
+        copies: Mapping[GroupResource, WatchCache],
+        plugins: Iterable[Admission],
+        reviewed: Callable[[str, str], bool],
+    ) -> None:
+        """`reviewed`: whether policies or webhooks of users may be about a resource or subresource.
+
+        ValueError if a plugin reads state that no fingerprint covers.
+        """
         for plugin in plugins:
             if missing := plugin.pod_reads - _COVERED:
                 reads = ", ".join(sorted(map(str, missing)))
@@ -45,7 +55,8 @@ class AdmissionFingerprints:
         self._namespaces: Final = copies[NAMESPACES]
         self._ranges: Final = copies[RANGES]
         self._quotas: Final = copies[QUOTAS]
-        self._bindings: Final = copies[BINDINGS]
+        self._reviewers: Final = (copies[BINDINGS], copies[POLICIES], copies[MUTATING], copies[VALIDATING])
+        self._reviewed: Final = reviewed
         self._classes: Final = (copies[CLASSES], copies[RUNTIMES])
         self._accounts: Final = copies[ACCOUNTS]
         #: Counts the changes of priority classes, runtime classes and service accounts.
@@ -60,11 +71,11 @@ class AdmissionFingerprints:
         if at.resource.group_resource != _PODS or at.subresource or at.fresh or identity.node_of(at.user) is not None:
             return None
         if not all(
-            one.following for one in (self._ranges, self._quotas, self._bindings, self._accounts, *self._classes)
+            one.following for one in (self._ranges, self._quotas, self._accounts, *self._classes, *self._reviewers)
         ):
             return None
         where = at.namespace
-        if self._ranges.any(where) or self._quotas.any(where) or self._bindings.any(""):
+        if self._ranges.any(where) or self._quotas.any(where) or self._reviewed("pods", ""):
             return None
         namespace = self._namespaces.find("", where)
         if namespace is None:

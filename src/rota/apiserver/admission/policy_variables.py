@@ -7,9 +7,17 @@ from rota.api.cel import types
 from rota.api.cel.authorization import Answered, Asked, Questions
 from rota.api.cel.environment import Program
 from rota.api.cel.values import EvaluationError, ObjectValue
+from rota.api.kinds import ResourceType
+from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
 from rota.apiserver.admission.request_matching import Operation
 from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies.policy_expressions import NAMESPACE_FIELDS, VARIABLES
+
+_OPTIONS: Final = {
+    Operation.CREATE: "CreateOptions",
+    Operation.UPDATE: "UpdateOptions",
+    Operation.DELETE: "DeleteOptions",
+}
 
 
 def values(
@@ -19,8 +27,11 @@ def values(
     old: Object | None,
     namespace: Object | None,
     answers: Mapping[Asked, Answered],
+    *,
+    name: str,
+    shown: ResourceType,
 ) -> dict[str, Any]:
-    """The variables of a request, without parameters."""
+    """The variables of a request, without parameters; `shown` is the version in which the rules name its resource."""
     resource = at.resource
     own = Asked(
         group=resource.group, resource=resource.plural, subresource=at.subresource, namespace=at.namespace, name=at.name
@@ -28,36 +39,55 @@ def values(
     return {
         "object": new,
         "oldObject": old,
-        "request": request(at, what, new),
+        "request": request(at, what, name=name, shown=shown),
         "namespaceObject": _namespace(namespace) if namespace is not None else None,
         "authorizer": Questions(answers, Asked()),
         "authorizer.requestResource": Questions(answers, own, types.RESOURCE_CHECK),
     }
 
 
-def request(at: Attributes, what: Operation, new: Object | None) -> dict[str, Any]:
+def request(at: Attributes, what: Operation, *, name: str, shown: ResourceType) -> dict[str, Any]:
     """The request as expressions and webhooks see it, without the objects."""
-    resource, part = at.resource, at.resource.subresources.get(at.subresource)
-    gvk = part.kind if part is not None else resource.gvk
-    kind = {"group": gvk.group, "version": gvk.version, "kind": gvk.kind}
-    which = {"group": resource.group, "version": resource.version, "resource": resource.plural}
     user: dict[str, Any] = {"username": at.user.name, "groups": list(at.user.groups)}
     if at.user.uid:
         user["uid"] = at.user.uid
     user["extra"] = {key: list(each) for key, each in at.user.extra.items()}
-    name = at.name or ((new or {}).get("metadata") or {}).get("name") or ""
+    namespace = name if at.resource.group_resource == NAMESPACES else at.namespace
     return {
-        "kind": kind,
-        "resource": which,
-        "requestKind": kind,
-        "requestResource": which,
-        **({"subResource": at.subresource, "requestSubResource": at.subresource} if at.subresource else {}),
-        "name": name,
-        **({"namespace": at.namespace} if at.namespace else {}),
+        "kind": _kind(shown, at.subresource),
+        "resource": _resource(shown),
+        **({"subResource": at.subresource} if at.subresource else {}),
+        "requestKind": _kind(at.resource, at.subresource),
+        "requestResource": _resource(at.resource),
+        **({"requestSubResource": at.subresource} if at.subresource else {}),
+        **({"name": name} if name else {}),
+        **({"namespace": namespace} if namespace else {}),
         "operation": what.value,
         "userInfo": user,
         "dryRun": at.dry_run,
+        "options": options(at, what),
     }
+
+
+def options(at: Attributes, what: Operation) -> Object | None:
+    """The parameters of a request as an object; None for connections."""
+    if what is Operation.CONNECT:
+        return None
+    head = {"kind": _OPTIONS[what], "apiVersion": "meta.k8s.io/v1"}
+    if what is Operation.DELETE:
+        return {**head, **(at.delete_options or {})}
+    given = {name: at.parameters[name] for name in ("fieldManager", "fieldValidation") if at.parameters.get(name)}
+    return {**head, **({"dryRun": ["All"]} if at.dry_run else {}), **given}
+
+
+def _kind(resource: ResourceType, subresource: str) -> dict[str, str]:
+    part = resource.subresources.get(subresource)
+    gvk = part.kind if part is not None else resource.gvk
+    return {"group": gvk.group, "version": gvk.version, "kind": gvk.kind}
+
+
+def _resource(resource: ResourceType) -> dict[str, str]:
+    return {"group": resource.group, "version": resource.version, "resource": resource.plural}
 
 
 def _namespace(namespace: Object) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Operation(enum.Enum):
     CREATE = "CREATE"
     UPDATE = "UPDATE"
     DELETE = "DELETE"
+    CONNECT = "CONNECT"
 
 
 def operation(new: Object | None, old: Object | None) -> Operation:
@@ -44,53 +45,67 @@ def operation(new: Object | None, old: Object | None) -> Operation:
 class Rule:
     """A rule with operations: it names groups, versions, resources, and perhaps single objects."""
 
-    __slots__ = ("_exact", "_groups", "_names", "_operations", "_resources", "_scope", "_versions")
+    __slots__ = ("_groups", "_names", "_operations", "_resources", "_scope", "_versions")
 
-    def __init__(self, declared: Mapping[str, Any], *, exact: bool) -> None:
+    def __init__(self, declared: Mapping[str, Any]) -> None:
         self._groups: Final = frozenset(declared.get("apiGroups") or ())
         self._versions: Final = frozenset(declared.get("apiVersions") or ())
         self._operations: Final = frozenset(declared.get("operations") or ())
         self._scope: Final[str] = declared.get("scope") or "*"
         self._names: Final = frozenset(declared.get("resourceNames") or ())
-        self._exact: Final = exact
         self._resources: Final = [one.partition("/")[::2] for one in declared.get("resources") or ()]
 
-    def matches(self, at: Attributes, what: Operation, served: Sequence[ResourceType]) -> bool:
-        """Whether the rule is about a request; `served` are all versions of its resource."""
-        resource = at.resource
+    def matches(self, at: Attributes, what: Operation, resource: ResourceType) -> bool:
+        """Whether the rule is about a request, if it is made for this version of its resource."""
         if not ({"*", what.value} & self._operations and {"*", resource.group} & self._groups):
             return False
-        versions = {resource.version} if self._exact else {one.version for one in served} | {resource.version}
-        if "*" not in self._versions and not versions & self._versions:
+        if not {"*", resource.version} & self._versions:
             return False
         if self._scope != "*" and (self._scope == "Namespaced") != resource.namespaced:
             return False
         if self._names and at.name not in self._names:
             return False
-        return any(name in ("*", resource.plural) and part in ("*", at.subresource) for name, part in self._resources)
+        return self.names(resource.plural, at.subresource)
+
+    def names(self, plural: str, subresource: str) -> bool:
+        """Whether the rule names a resource, or a subresource of it."""
+        return any(name in ("*", plural) and part in ("*", subresource) for name, part in self._resources)
 
 
 class RequestMatcher:
     """`matchConstraints` of a policy, `matchResources` of a binding."""
 
     def __init__(self, declared: Mapping[str, Any], *, rules: Sequence[Mapping[str, Any]] | None = None) -> None:
-        exact = declared.get("matchPolicy") == "Exact"
+        """A webhook has its `rules` under another name."""
+        self._exact: Final = declared.get("matchPolicy") == "Exact"
         given = declared.get("resourceRules") if rules is None else rules
-        self._rules: Final = [Rule(one, exact=exact) for one in given or ()]
-        self._excluded: Final = [Rule(one, exact=exact) for one in declared.get("excludeResourceRules") or ()]
+        self._rules: Final = [Rule(one) for one in given or ()]
+        #: A binding without rules is about everything that its policy is about; a webhook without rules about nothing.
+        self._unruled: Final = rules is None
+        self._excluded: Final = [Rule(one) for one in declared.get("excludeResourceRules") or ()]
         self._namespaces: Final = _selector(declared.get("namespaceSelector"))
         self._objects: Final = _selector(declared.get("objectSelector"))
 
-    @property
-    def has_rules(self) -> bool:
-        """Whether it names resources; a binding that names none applies to all that its policy does."""
-        return bool(self._rules)
+    def names(self, plural: str, subresource: str) -> bool:
+        """Whether a rule may be about a resource or subresource of this name, in whatever group."""
+        return (self._unruled and not self._rules) or any(one.names(plural, subresource) for one in self._rules)
 
-    def matches_rules(self, at: Attributes, what: Operation, served: Sequence[ResourceType]) -> bool:
-        """Whether a rule is about the request, and no excluding one."""
-        if self._rules and not any(one.matches(at, what, served) for one in self._rules):
-            return False
-        return not any(one.matches(at, what, served) for one in self._excluded)
+    def shown_as(self, at: Attributes, what: Operation, served: Sequence[ResourceType]) -> ResourceType | None:
+        """The version of the request's resource that a rule names; None if no rule is about the request.
+
+        `served` are all versions of the resource. The version of the request comes first; others count unless the match
+        policy is `Exact`.
+        """
+        others = () if self._exact else tuple(one for one in served if one != at.resource)
+        if any(one.matches(at, what, at.resource) for one in self._excluded):
+            return None
+        if any(rule.matches(at, what, other) for rule in self._excluded for other in others):
+            return None
+        if not self._rules:
+            return at.resource if self._unruled else None
+        if any(one.matches(at, what, at.resource) for one in self._rules):
+            return at.resource
+        return next((other for rule in self._rules for other in others if rule.matches(at, what, other)), None)
 
     def needs_namespace(self, at: Attributes) -> bool:
         """Whether the labels of the request's namespace decide."""
@@ -105,7 +120,8 @@ class RequestMatcher:
                 return False
         if self._objects is None:
             return True
-        return any(self._objects.matches(_labels(one)) for one in (new, old) if one is not None)
+        labelled = (one for one in (new, old) if one is not None and "metadata" in one)
+        return any(self._objects.matches(_labels(one)) for one in labelled)
 
 
 def _selector(declared: Mapping[str, Any] | None) -> Selector | None:

@@ -1,8 +1,8 @@
 """Objects that the server stores but does not enforce: it warns about them, or refuses them. The table is `ROWS`.
 
 A warning goes into the `Warning` header of the response, which kubectl and `rota` print. Some objects only promise that
-requests will be refused or changed: webhook configurations and mutating policies that fail closed. A cluster that
-stores them looks protected and is not, so they are refused, with a message that names the option by which an
+requests will be refused or changed: mutating policies that fail closed. A cluster that stores them looks protected and
+is not, so they are refused, with a message that names the option by which an
 administrator allows them (`--unenforced warn`). An object that was stored before may still be changed, with a warning.
 
 Conversion webhooks of CustomResourceDefinitions are always refused (`rota.apiserver.crd.definitions`): objects would be
@@ -23,8 +23,6 @@ _NETWORKING: Final = "networking.k8s.io"
 #: The runtimes of workers; see `rota.worker.container_config.chosen`.
 _RUNTIMES: Final = frozenset({"process", "container"})
 
-#: Subresources whose writes admission plugins do not see.
-_UNGUARDED_PARTS: Final = frozenset({"binding", "eviction", "exec", "attach", "portforward", "proxy", "token"})
 #: Whether a row applies to an object.
 Applies: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
@@ -46,22 +44,8 @@ class Row(NamedTuple):
     promise: bool = False
 
 
-def _fails_closed(obj: Mapping[str, Any]) -> bool:
-    return any(one.get("failurePolicy") != "Ignore" for one in obj.get("webhooks") or ())
-
-
-def _fails_open(obj: Mapping[str, Any]) -> bool:
-    return bool(obj.get("webhooks")) and not _fails_closed(obj)
-
-
 def _policy_fails_closed(obj: Mapping[str, Any]) -> bool:
     return _spec(obj).get("failurePolicy") != "Ignore"
-
-
-def _names_unguarded(obj: Mapping[str, Any]) -> bool:
-    rules = (_spec(obj).get("matchConstraints") or {}).get("resourceRules") or ()
-    parts = {one.partition("/")[2] for rule in rules for one in rule.get("resources") or ()}
-    return bool(parts & _UNGUARDED_PARTS) or any("CONNECT" in (rule.get("operations") or ()) for rule in rules)
 
 
 def _not(applies: Applies) -> Applies:
@@ -80,23 +64,13 @@ def _has_other_protocols(obj: Mapping[str, Any]) -> bool:
     return any(one.get("protocol", "TCP") != "TCP" for one in _spec(obj).get("ports") or ())
 
 
-_WEBHOOKS: Final = "this server calls no webhooks: requests are neither refused nor changed by this configuration"
 _POLICIES: Final = "this server evaluates no admission policies: requests are neither refused nor changed by this one"
 _BINDINGS: Final = (
     "this server evaluates no admission policies: requests are neither refused nor changed by this binding"
 )
-_UNGUARDED: Final = (
-    "policies see creations, changes and deletions of objects, but not the operation CONNECT and the subresources "
-    "binding, eviction, exec, attach, portforward, proxy and token"
-)
 _NO_CONTROLLER: Final = "no controller of Rota acts on it"
 
 ROWS: Final = (
-    Row(GroupResource(_ADMISSION, "validatingwebhookconfigurations"), _WEBHOOKS, _fails_closed, promise=True),
-    Row(GroupResource(_ADMISSION, "validatingwebhookconfigurations"), _WEBHOOKS, _fails_open),
-    Row(GroupResource(_ADMISSION, "mutatingwebhookconfigurations"), _WEBHOOKS, _fails_closed, promise=True),
-    Row(GroupResource(_ADMISSION, "mutatingwebhookconfigurations"), _WEBHOOKS, _fails_open),
-    Row(GroupResource(_ADMISSION, "validatingadmissionpolicies"), _UNGUARDED, _names_unguarded, promise=True),
     Row(GroupResource(_ADMISSION, "mutatingadmissionpolicies"), _POLICIES, _policy_fails_closed, promise=True),
     Row(GroupResource(_ADMISSION, "mutatingadmissionpolicies"), _POLICIES, _not(_policy_fails_closed)),
     Row(GroupResource(_ADMISSION, "mutatingadmissionpolicybindings"), _BINDINGS),

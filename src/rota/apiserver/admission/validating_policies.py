@@ -9,28 +9,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from rota.api import errors, selectors, users
-from rota.api.cel.authorization import Answered, Asked, Unanswered
-from rota.api.cel.environment import CALL_LIMIT, Outcome, Program
-from rota.api.cel.values import CostExceeded
+from rota.api import errors, selectors
+from rota.api.cel.environment import Outcome
 from rota.api.errors import Cause, Details
 from rota.api.identifiers import GroupResource, GroupVersionKind
+from rota.api.kinds import ResourceType
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
-from rota.apiserver.admission.policy_variables import LazyVariables, values
-from rota.apiserver.admission.request_matching import EXEMPT, Operation, RequestMatcher, operation
-from rota.apiserver.authorization.chain import Authorization
+from rota.apiserver.admission.policy_variables import LazyVariables
+from rota.apiserver.admission.request_matching import EXEMPT, RequestMatcher
+from rota.apiserver.admission.reviewed_request import (
+    BUDGET,
+    OUT_OF_BUDGET,
+    ReviewContext,
+    ReviewedRequest,
+    shown_error,
+)
 from rota.apiserver.cache.watch_cache import WatchCache
-from rota.apiserver.interfaces import Attributes, Object, Question, Registry
+from rota.apiserver.interfaces import Attributes, Object, Registry
 from rota.apiserver.strategies.policy_expressions import CompiledPolicy, PolicyCompiler, Validation
 
 POLICIES: Final = GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicies")
 BINDINGS: Final = GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicybindings")
-#: The cost of all expressions of a policy for one binding, and of its match conditions.
-_BUDGET: Final = 10_000_000
-_CONDITIONS_BUDGET: Final = _BUDGET // 4
 _MOST_MESSAGE_BYTES: Final = 5 * 1024
 _MOST_ANNOTATION_BYTES: Final = 10 * 1024
-_OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 
 
@@ -82,12 +83,8 @@ class ValidatingPolicies:
     #: While there are bindings, no pod is made from a template.
     pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({POLICIES, BINDINGS, NAMESPACES})
 
-    def __init__(
-        self, registry: Registry, copies: Mapping[GroupResource, WatchCache], authorization: Authorization
-    ) -> None:
-        self._registry: Final = registry
-        self._namespaces: Final = copies[NAMESPACES]
-        self._authorization: Final = authorization
+    def __init__(self, context: ReviewContext, copies: Mapping[GroupResource, WatchCache]) -> None:
+        self._context: Final = context
         self._policies: Final[dict[str, _Policy]] = {}
         self._bindings: Final[dict[str, list[_Binding]]] = {}
         copies[POLICIES].subscribe(self._note_policy)
@@ -98,15 +95,28 @@ class ValidatingPolicies:
         """Whether there is a binding."""
         return bool(self._bindings)
 
+    def concerns(self, plural: str, subresource: str) -> bool:
+        """Whether a policy that is in force may be about a resource or subresource."""
+        policies = (self._policies.get(name) for name in self._bindings)
+        return any(one is not None and one.matcher.names(plural, subresource) for one in policies)
+
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
         """Admit the request, or refuse it in the words of the first policy that does."""
         if not self._bindings or at.resource.group_resource in EXEMPT:
             return
-        evaluation = _Evaluation(self._registry, self._namespaces, self._authorization, at, new, old)
+        await self.review(ReviewedRequest(self._context, at, new, old), new or old or {})
+
+    async def review(self, request: ReviewedRequest, obj: Object) -> None:
+        """Admit a request about an object."""
+        at = request.at
+        evaluation = _Evaluation(self._context.registry, request)
         denied: list[tuple[_Policy, _Binding | None, _Decision]] = []
         for name, bindings in sorted(self._bindings.items()):
             policy = self._policies.get(name)
-            if policy is None or not await evaluation.matches(policy.matcher):
+            if policy is None:
+                continue
+            resource = await request.shown_as(policy.matcher)
+            if resource is None:
                 continue
             if policy.error:
                 if policy.fails_closed:
@@ -114,12 +124,12 @@ class ValidatingPolicies:
                 continue
             annotations: dict[str, list[str]] = {}
             for binding in bindings:
-                if await evaluation.matches(binding.matcher):
-                    denied += await evaluation.decide(policy, binding, annotations)
+                if await request.shown_as(binding.matcher) is not None:
+                    denied += await evaluation.decide(policy, binding, annotations, resource)
             for key, found in annotations.items():
                 at.annotations[f"{policy.name}/{key}"] = ", ".join(found)
         if denied:
-            raise _refusal(at, new or old or {}, *denied[0])
+            raise _refusal(at, obj, *denied[0])
 
     def _note_policy(self, old: Object | None, new: Object | None) -> None:
         if new is None:
@@ -161,61 +171,16 @@ class ValidatingPolicies:
         self._bindings[binding.policy] = sorted(bindings, key=lambda one: one.name)
 
 
-class PoliciesOnDeletion:
-    """An `Admission` that applies validating policies to deletions, which have no validation to run after."""
-
-    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
-
-    def __init__(self, policies: ValidatingPolicies) -> None:
-        self._policies: Final = policies
-
-    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Admit everything but deletions that a policy refuses."""
-        if new is None:
-            await self._policies.admit(at, new, old)
-
-
 class _Evaluation:
     """One request."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        namespaces: WatchCache,
-        authorization: Authorization,
-        at: Attributes,
-        new: Object | None,
-        old: Object | None,
-    ) -> None:
+    def __init__(self, registry: Registry, request: ReviewedRequest) -> None:
         self._registry: Final = registry
-        self._namespaces: Final = namespaces
-        self._authorization: Final = authorization
-        self._at: Final = at
-        self._new: Final = new
-        self._old: Final = old
-        self._what: Final[Operation] = operation(new, old)
-        self._served: Final = registry.scheme.versions(at.resource.group_resource)
-        self._namespace: Object | None = None
-        self._answers: Final[dict[Asked, Answered]] = {}
-
-    async def matches(self, matcher: RequestMatcher) -> bool:
-        """Whether a policy or binding is about the request."""
-        if not matcher.matches_rules(self._at, self._what, self._served):
-            return False
-        namespace = await self._own_namespace() if matcher.needs_namespace(self._at) else None
-        return matcher.matches_labels(self._at, self._new, self._old, namespace)
-
-    async def _own_namespace(self) -> Object | None:
-        at = self._at
-        if self._namespace is None and at.namespace and at.resource.group_resource != NAMESPACES:
-            self._namespace = self._namespaces.get("", at.namespace)
-            if self._namespace is None:
-                found = await self._registry.find(self._registry.resource(NAMESPACES), "", at.namespace)
-                self._namespace = found.object if found is not None else None
-        return self._namespace
+        self._request: Final = request
+        self._at: Final = request.at
 
     async def decide(
-        self, policy: _Policy, binding: _Binding, annotations: dict[str, list[str]]
+        self, policy: _Policy, binding: _Binding, annotations: dict[str, list[str]], resource: ResourceType
     ) -> list[tuple[_Policy, _Binding | None, _Decision]]:
         """The refusals of a policy by a binding that denies; other actions are carried out."""
         try:
@@ -226,7 +191,7 @@ class _Evaluation:
             return [(policy, binding, _Decision(f"failed to configure binding: {error}"))]
         denied: list[tuple[_Policy, _Binding | None, _Decision]] = []
         for params in all_params:
-            decisions, failed = await self._validate(policy, params, annotations)
+            decisions, failed = await self._validate(policy, params, annotations, resource)
             for number, decision in enumerate(decisions):
                 if decision.message and (policy.fails_closed or not decision.failed):
                     denied += self._act(policy, binding, number, decision)
@@ -281,31 +246,25 @@ class _Evaluation:
         return found
 
     async def _validate(
-        self, policy: _Policy, params: Object | None, annotations: dict[str, list[str]]
+        self, policy: _Policy, params: Object | None, annotations: dict[str, list[str]], resource: ResourceType
     ) -> tuple[list[_Decision], list[_Decision]]:
         """The decisions of a policy with a parameter, and the errors of its audit annotations."""
-        compiled, namespace = policy.compiled, await self._own_namespace()
-        known = values(self._at, self._what, self._new, self._old, namespace, self._answers)
+        compiled = policy.compiled
+        known = await self._request.variables(resource)
         known["params"] = params
-        failures = []
-        for _, condition in compiled.conditions:
-            outcome = await self._evaluated(condition, known, _CONDITIONS_BUDGET)
-            if outcome.error is not None:
-                failures.append(_Decision(_shown(condition.text, outcome), failed=True))
-            elif outcome.value is not True:
-                return [], []
-        if failures:
-            return failures[:1], []
+        unmet, failures = await self._request.unmet(compiled.conditions, known)
+        if unmet or failures:
+            return [_Decision(one, failed=True) for one in failures[:1]], []
         variables = LazyVariables(compiled.variables, known)
         known["variables"] = variables
-        budget = _Budget(_BUDGET, variables)
+        budget = _Budget(BUDGET, variables)
         decisions = [await self._decision(one, known, budget) for one in compiled.validations]
         failed = []
         for key, program in compiled.annotations:
-            outcome = await self._evaluated(program, known, budget.left)
+            outcome = await self._request.evaluated(program, known, budget.left)
             budget.spend(outcome)
             if outcome.error is not None:
-                failed.append(_Decision(_shown(program.text, outcome), failed=True))
+                failed.append(_Decision(shown_error(program.text, outcome), failed=True))
             elif isinstance(outcome.value, str) and outcome.value.strip():
                 text = outcome.value.strip().encode()[:_MOST_ANNOTATION_BYTES].decode(errors="ignore")
                 found = annotations.setdefault(key, [])
@@ -314,17 +273,17 @@ class _Evaluation:
         return decisions, failed
 
     async def _decision(self, validation: Validation, known: Mapping[str, Any], budget: "_Budget") -> _Decision:
-        outcome = await self._evaluated(validation.program, known, budget.left)
+        outcome = await self._request.evaluated(validation.program, known, budget.left)
         budget.spend(outcome)
         if budget.left < 0:
-            return _Decision(_OUT_OF_BUDGET, failed=True)
+            return _Decision(OUT_OF_BUDGET, failed=True)
         if outcome.error is not None:
-            return _Decision(_shown(validation.program.text, outcome), failed=True)
+            return _Decision(shown_error(validation.program.text, outcome), failed=True)
         if outcome.value is True:
             return _Decision("")
         message = ""
         if validation.message is not None:
-            said = await self._evaluated(validation.message, known, budget.left)
+            said = await self._request.evaluated(validation.message, known, budget.left)
             budget.spend(said)
             if isinstance(said.value, str):
                 message = said.value.strip()
@@ -334,33 +293,6 @@ class _Evaluation:
         message = message or (declared.get("message") or "").strip()
         shown = message or f"failed expression: {validation.program.text.strip()}"
         return _Decision(shown, declared.get("reason") or "Invalid")
-
-    async def _evaluated(self, program: Program, known: Mapping[str, Any], budget: int) -> Outcome:
-        while True:
-            try:
-                return program.evaluate(known, min(CALL_LIMIT, max(budget, 0)))
-            except Unanswered as open_question:
-                self._answers[open_question.asked] = await self._answer(open_question.asked)
-
-    async def _answer(self, asked: Asked) -> Answered:
-        user = self._at.user
-        if asked.account is not None:
-            user = users.User(
-                name=f"system:serviceaccount:{asked.account[0]}:{asked.account[1]}",
-                groups=("system:serviceaccounts", f"system:serviceaccounts:{asked.account[0]}", users.AUTHENTICATED),
-            )
-        question = Question(
-            user=user,
-            verb=asked.verb,
-            group=asked.group,
-            resource=asked.resource,
-            subresource=asked.subresource,
-            namespace=asked.namespace,
-            name=asked.name,
-            path=asked.path,
-        )
-        verdict = await self._authorization.authorize(question)
-        return Answered(allowed=verdict.allowed, reason=verdict.reason)
 
 
 class _Budget:
@@ -375,12 +307,6 @@ class _Budget:
         """Subtract what an evaluation has cost."""
         self.left -= outcome.cost + self._variables.cost - self._counted
         self._counted = self._variables.cost
-
-
-def _shown(text: str, outcome: Outcome) -> str:
-    if isinstance(outcome.error, CostExceeded):
-        return _OUT_OF_BUDGET
-    return f"expression '{text}' resulted in error: {outcome.error}"
 
 
 def _refusal(at: Attributes, obj: Object, policy: _Policy, binding: _Binding | None, decision: _Decision) -> _Denied:

@@ -188,6 +188,8 @@ class ObjectRegistry:
         if metadata.get("resourceVersion"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
         prefix = metadata.get("generateName") if not metadata.get("name") else None
+        if prefix:
+            at = replace(at, generated_name=True)
         name = metadata.get("name", "")
         taken = 0
         spare = stored_form.pack(obj)
@@ -375,8 +377,8 @@ class ObjectRegistry:
             _refuse_invalid(at, new, strategy.validate_update(new, live, inside))
 
         await offload.run(check, size_bytes)
-        await self._vet(at, new, live)
         new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
+        await self._vet(at, new, live)
         managed_fields.keep_times(new, live)
         value = stored_form.encode(new, at.resource)
         finished = deletion.is_finished(new, live, at)

@@ -17,16 +17,22 @@ from rota.api.identifiers import GroupResource
 from rota.apiserver.admission import chain
 from rota.apiserver.admission.chain import AdmissionContext
 from rota.apiserver.admission.fingerprint import AdmissionFingerprints
+from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
 from rota.apiserver.admission.node_restriction import NodeRestriction
+from rota.apiserver.admission.reviewed_request import ReviewContext
 from rota.apiserver.admission.service_addresses import NETWORK
+from rota.apiserver.admission.subresource_reviews import SubresourceReviews
 from rota.apiserver.admission.unenforced import Mode
 from rota.apiserver.admission.validating_policies import ValidatingPolicies
+from rota.apiserver.admission.webhook_client import WebhookClient
+from rota.apiserver.admission.webhook_table import MUTATING, VALIDATING
+from rota.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from rota.apiserver.audit.auditor import Auditor
 from rota.apiserver.authentication import authentication_config
 from rota.apiserver.authentication.always_admin import AlwaysAdmin
 from rota.apiserver.authentication.removals import Removals
 from rota.apiserver.authentication.token_subjects import TokenSubjects
-from rota.apiserver.authorization import reviews
+from rota.apiserver.authorization import reviews as access_reviews
 from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.authorization.policy import installer
 from rota.apiserver.cache.watch_cache import WatchCache
@@ -105,7 +111,7 @@ async def server(
     store: Store, settings: ServerSettings | None = None, *, clock: Clock, rng: random.Random
 ) -> AsyncIterator[App]:
     """A server on `store`, which its owner closes."""
-    settings = settings or ServerSettings()
+    settings, closing = settings or ServerSettings(), contextlib.AsyncExitStack()
     encryption, explainer = settings.encryption, settings.explainer
     if encryption is not None:
         store = EncryptedStore(store, encryption)
@@ -146,7 +152,7 @@ async def server(
         unenforced=settings.unenforced,
         further=settings.admission,
     )
-    kinds = _kinds(catalog, actions, context)
+    kinds = _kinds(catalog, actions, context, rng, closing)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, rng=rng)
     metrics = settings.metrics or Metrics("apiserver", process=True)
     request_metrics = RequestMetrics(metrics, clock)
@@ -172,7 +178,7 @@ async def server(
         # The first reading accepts the names of new definitions; a kind is served once that is written.
         await custom_kinds.sync()
         await initial_objects.ensure_queues(registry)
-    async with tasks.Supervisor("apiserver", clock=clock, rng=rng) as beside:
+    async with closing, tasks.Supervisor("apiserver", clock=clock, rng=rng) as beside:
         beside.start("custom kinds", custom_kinds.run)
         beside.start("deadlines", deadlines.run)
         if encryption is not None:
@@ -201,25 +207,55 @@ def _kinds(
     catalog: CustomKindCatalog,
     actions: Mapping[tuple[GroupResource, str], SubresourceHandler],
     context: AdmissionContext,
+    rng: random.Random,
+    closing: contextlib.AsyncExitStack,
 ) -> Callable[[Registry], Kinds]:
+    """`closing` closes what the kinds open."""
+
     def make(registry: Registry) -> Kinds:
+        copies = context.copies
         restriction = NodeRestriction(registry, context.authorization)
-        policies = ValidatingPolicies(registry, context.copies, context.authorization)
-        mutating = chain.mutating(context, registry, restriction, policies)
-        validating = chain.validating(context, registry, policies)
+        projections = table.projections(lambda resource: catalog.version(resource).scale)
+        review_context = ReviewContext(
+            registry=registry,
+            namespaces=copies[NAMESPACES],
+            authorization=context.authorization,
+            strategy=lookup.strategy,
+            custom_schema=catalog.version,
+            projections=projections,
+        )
+        client = WebhookClient(registry, rng)
+        closing.push_async_callback(client.close)
+        reviews = chain.Reviews(
+            context=review_context,
+            policies=ValidatingPolicies(review_context, copies),
+            mutators=(MutatingWebhooks(copies[MUTATING], client),),
+            webhooks=ValidatingWebhooks(review_context, copies[VALIDATING], client),
+        )
+        rounds = chain.rounds(context, registry, restriction, reviews)
+        mutating = chain.mutating(context, registry, rounds, reviews)
+        validating = chain.validating(context, registry, reviews)
+        subresource_reviews = SubresourceReviews(review_context, rounds, reviews.policies, reviews.webhooks)
+        handlers = {
+            **access_reviews.handlers(context.authorization),
+            **{which: restriction.handler(action) for which, action in actions.items()},
+        }
+        batches = (bindings.BATCHES.group_resource, "")
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
             mutating=mutating,
             validating=validating,
             handlers={
-                **reviews.handlers(context.authorization),
-                **{which: restriction.handler(action) for which, action in actions.items()},
+                **{which: subresource_reviews.handler(handler) for which, handler in handlers.items()},
+                batches: subresource_reviews.batches(handlers[batches]),
             },
-            projections=table.projections(lambda resource: catalog.version(resource).scale),
-            copies=context.copies,
-            admission_fingerprint=AdmissionFingerprints(context.copies, (*mutating, *validating)).of,
-            has_policies=lambda: policies.active,
+            projections=projections,
+            copies=copies,
+            admission_fingerprint=AdmissionFingerprints(
+                copies, (*rounds.plugins, *mutating, *validating), subresource_reviews.concerns
+            ).of,
+            has_policies=lambda: subresource_reviews.concerns("pods", "status"),
         )
 
     return make

@@ -1,7 +1,7 @@
 """The expressions of a ValidatingAdmissionPolicy: what they see, their compilation, and the errors of both."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -78,6 +78,47 @@ def environment(*, params: bool, authorizer: bool, variables: Mapping[str, Type]
     return Environment(declared, objects.get)
 
 
+def compile_expression(
+    scope: Environment, text: str, path: Path, *wanted: Type
+) -> tuple[Program | None, list[FieldError]]:
+    """The program of an expression of one of the wanted types, or its errors."""
+    try:
+        program = scope.compile(text)
+    except InstantiationError as error:
+        return None, [fields.invalid(path, text, f"program instantiation failed: {error}")]
+    except CompileError as error:
+        return None, [fields.invalid(path, text, f"compilation failed: {error}")]
+    if not wanted or program.type in wanted or program.type == types.DYN:
+        return program, []
+    if len(wanted) == 1:
+        why = f"must evaluate to {wanted[0]} but got {_go_name(program.type)}"
+    else:
+        why = f"must evaluate to one of [{' '.join(map(_go_name, wanted))}] but got {_go_name(program.type)}"
+    return None, [fields.invalid(path, text, why)]
+
+
+def compile_conditions(
+    declared: Sequence[Mapping[str, Any]], path: Path, *, params: bool
+) -> tuple[tuple[tuple[str, Program], ...], list[FieldError]]:
+    """The match conditions of a policy or webhook by name, and their errors."""
+    scope, found, wrong = environment(params=params, authorizer=True), [], list[FieldError]()
+    for number, one in enumerate(declared):
+        at, name = path.index(number), one.get("name") or ""
+        text = (one.get("expression") or "").strip()
+        if not text:
+            wrong.append(fields.required(at.child("expression")))
+        else:
+            program, complaints = compile_expression(scope, text, at.child("expression"), types.BOOL)
+            wrong += complaints
+            if program is not None:
+                found.append((name, program))
+        if not name:
+            wrong.append(fields.required(at.child("name")))
+        else:
+            wrong += [fields.invalid(at.child("name"), name, why) for why in names.check_label_key(name)]
+    return tuple(found), wrong
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
     """One validation."""
@@ -110,7 +151,7 @@ class PolicyCompiler:
 
     def compile(self) -> CompiledPolicy:
         """The compiled policy; parts with errors are missing."""
-        conditions = tuple(self._conditions())
+        conditions = self._conditions()
         self._variables()
         spec = self._spec
         if not spec.get("validations") and not spec.get("auditAnnotations"):
@@ -126,37 +167,15 @@ class PolicyCompiler:
         return environment(params=self._params, authorizer=authorizer, variables=self._types or None)
 
     def _program(self, scope: Environment, text: str, path: Path, *wanted: Type) -> Program | None:
-        try:
-            program = scope.compile(text)
-        except InstantiationError as error:
-            self.errors.append(fields.invalid(path, text, f"program instantiation failed: {error}"))
-            return None
-        except CompileError as error:
-            self.errors.append(fields.invalid(path, text, f"compilation failed: {error}"))
-            return None
-        if wanted and program.type not in wanted and program.type != types.DYN:
-            if len(wanted) == 1:
-                why = f"must evaluate to {wanted[0]} but got {_go_name(program.type)}"
-            else:
-                shown = " ".join(map(_go_name, wanted))
-                why = f"must evaluate to one of [{shown}] but got {_go_name(program.type)}"
-            self.errors.append(fields.invalid(path, text, why))
-            return None
+        program, wrong = compile_expression(scope, text, path, *wanted)
+        self.errors += wrong
         return program
 
-    def _conditions(self) -> Iterator[tuple[str, Program]]:
-        scope = environment(params=self._params, authorizer=True)
-        for number, one in enumerate(self._spec.get("matchConditions") or ()):
-            path = _SPEC.child("matchConditions").index(number)
-            text, name = (one.get("expression") or "").strip(), one.get("name") or ""
-            if not text:
-                self.errors.append(fields.required(path.child("expression")))
-            elif (program := self._program(scope, text, path.child("expression"), types.BOOL)) is not None:
-                yield name, program
-            if not name:
-                self.errors.append(fields.required(path.child("name")))
-            else:
-                self.errors += [fields.invalid(path.child("name"), name, why) for why in names.check_label_key(name)]
+    def _conditions(self) -> tuple[tuple[str, Program], ...]:
+        path = _SPEC.child("matchConditions")
+        conditions, wrong = compile_conditions(self._spec.get("matchConditions") or (), path, params=self._params)
+        self.errors += wrong
+        return conditions
 
     def _variables(self) -> None:
         for number, one in enumerate(self._spec.get("variables") or ()):

@@ -1,16 +1,21 @@
 """The strategies of webhook configurations: defaults, and validation of each webhook."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 from rota.api import fields, names
 from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import checks
 from rota.apiserver.strategies.generic import GenericStrategy
+from rota.apiserver.strategies.policy_expressions import compile_conditions
 
 Found: TypeAlias = list[fields.FieldError]
 
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_VERSIONS: Final = ("v1", "v1beta1")
+_MOST_CONDITIONS: Final = 64
+_MOST_PORT: Final = 65535
 _SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
 _WEBHOOKS: Final = fields.Path("webhooks")
 _DEFAULTS: Final[Mapping[str, Any]] = {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10}
@@ -45,16 +50,23 @@ class WebhookStrategy(GenericStrategy):
         return super().validate_create(obj, at) + _validate(obj)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> Found:
-        """Every webhook."""
-        return super().validate_update(new, old, at) + _validate(new)
+        """Every webhook; match conditions that stay as they are were valid when they were stored."""
+        return super().validate_update(new, old, at) + _validate(new, conditions=_conditions(new) != _conditions(old))
 
 
-def _validate(obj: Object) -> Found:
+def _conditions(obj: Object) -> list[Any]:
+    return [one.get("matchConditions") for one in obj.get("webhooks") or ()]
+
+
+def _validate(obj: Object, *, conditions: bool = True) -> Found:
     found: Found = []
     seen: set[str] = set()
     for position, one in enumerate(obj.get("webhooks") or ()):
         path, name = _WEBHOOKS.index(position), one.get("name") or ""
         found += _validate_webhook(one, path)
+        if conditions:
+            found += _validate_conditions(one.get("matchConditions") or (), path.child("matchConditions"))
+        found += _validate_versions(one.get("admissionReviewVersions") or (), path.child("admissionReviewVersions"))
         if name in seen:
             found.append(fields.duplicate(path.child("name"), name))
         seen.add(name)
@@ -78,12 +90,89 @@ def _validate_webhook(one: Mapping[str, Any], path: fields.Path) -> Found:
         found.append(fields.invalid(path.child("timeoutSeconds"), one["timeoutSeconds"], why))
     for selector in ("namespaceSelector", "objectSelector"):
         found += checks.label_selector(one.get(selector), path.child(selector))
-    client = one.get("clientConfig") or {}
-    if (client.get("url") is None) == (client.get("service") is None):
-        found.append(fields.required(path.child("clientConfig"), "exactly one of url or service is required"))
-    if not one.get("admissionReviewVersions"):
-        why = "must specify one of v1, v1beta1"
-        found.append(fields.required(path.child("admissionReviewVersions"), why))
+    found += _choice(one, "reinvocationPolicy", ("IfNeeded", "Never"), path)
+    return found + _validate_client(one.get("clientConfig") or {}, path.child("clientConfig"))
+
+
+def _validate_client(client: Mapping[str, Any], path: fields.Path) -> Found:
+    url, service = client.get("url"), client.get("service")
+    if (url is None) == (service is None):
+        return [fields.required(path, "exactly one of url or service is required")]
+    return _validate_url(url, path.child("url")) if url is not None else _validate_service(service or {}, path)
+
+
+def _validate_url(url: str, path: fields.Path) -> Found:
+    form = "; desired format: https://host[/path]"
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        return [fields.required(path, f"url must be a valid URL: {error}{form}")]
+    found: Found = []
+    host = parts.netloc.rpartition("@")[2]
+    if parts.scheme != "https":
+        found.append(fields.invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}"))
+    if not host:
+        found.append(fields.invalid(path, host, f"host must be specified{form}"))
+    if "@" in parts.netloc:
+        user = parts.netloc.rpartition("@")[0]
+        found.append(fields.invalid(path, user, "user information is not permitted in the URL"))
+    if parts.fragment:
+        found.append(fields.invalid(path, parts.fragment, "fragments are not permitted in the URL"))
+    if parts.query:
+        found.append(fields.invalid(path, parts.query, "query parameters are not permitted in the URL"))
+    return found
+
+
+def _validate_service(service: Mapping[str, Any], path: fields.Path) -> Found:
+    path = path.child("service")
+    found = [fields.required(path.child(name)) for name in ("name", "namespace") if not service.get(name)]
+    port, route = service.get("port", 443), service.get("path")
+    if not 1 <= port <= _MOST_PORT:
+        why = f"port is not valid: must be between 1 and {_MOST_PORT}, inclusive"
+        found.append(fields.invalid(path.child("port"), port, why))
+    if route in (None, "", "/"):
+        return found
+    at = path.child("path")
+    if route == "//":
+        return [*found, fields.invalid(at, route, "segment[0] may not be empty")]
+    if not route.startswith("/"):
+        found.append(fields.invalid(at, route, "must start with a '/'"))
+    for number, step in enumerate(route[1:].removesuffix("/").split("/")):
+        if not step:
+            found.append(fields.invalid(at, route, f"segment[{number}] may not be empty"))
+            continue
+        wrong = names.check_dns1123_subdomain(step)
+        found += [fields.invalid(at, route, f"segment[{number}]: {why}") for why in wrong]
+    return found
+
+
+def _validate_conditions(conditions: Sequence[Mapping[str, Any]], path: fields.Path) -> Found:
+    found: Found = []
+    if len(conditions) > _MOST_CONDITIONS:
+        found.append(fields.too_many(path, len(conditions), _MOST_CONDITIONS))
+    _, wrong = compile_conditions(conditions, path, params=False)
+    found += wrong
+    seen: set[str] = set()
+    for number, one in enumerate(conditions):
+        name = one.get("name") or ""
+        if name and name in seen:
+            found.append(fields.duplicate(path.index(number).child("name"), name))
+        seen.add(name)
+    return found
+
+
+def _validate_versions(versions: Sequence[str], path: fields.Path) -> Found:
+    accepted = ", ".join(_VERSIONS)
+    if not versions:
+        return [fields.required(path, f"must specify one of {accepted}")]
+    found: Found = []
+    for number, one in enumerate(versions):
+        if one in versions[:number]:
+            found.append(fields.invalid(path.index(number), one, "duplicate version"))
+            continue
+        found += [fields.invalid(path.index(number), one, why) for why in names.check_dns1035_label(one)]
+    if not {*versions} & {*_VERSIONS}:
+        found.append(fields.invalid(path, list(versions), f"must include at least one of {accepted}"))
     return found
 
 

@@ -137,6 +137,7 @@ def attributes(request: Request, route: Route, user: User, *, now: float) -> Att
     The patch verb checks its own parameters, which are more.
     """
     dry_run, manager, address, fence = False, "", "", None
+    query: Mapping[str, str] = {}
     if route.verb in _WRITES:
         query = request.query
         if query and route.verb != "patch" and (wrong := wrong_options(query, with_body=route.verb in _WITH_BODY)):
@@ -159,6 +160,7 @@ def attributes(request: Request, route: Route, user: User, *, now: float) -> Att
         field_manager=manager,
         address=address,
         fence=fence,
+        parameters=query,
     )
 
 

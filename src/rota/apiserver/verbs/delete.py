@@ -58,8 +58,9 @@ class _Wire(msgspec.Struct, kw_only=True):
 
 async def delete(call: Call) -> responses.Whole:
     """A Status of the deletion, or the object that is marked for deletion."""
-    options, wire = await _read_options(call)
+    options, wire, given = await _read_options(call)
     call = _with_dry_run(call, wire)
+    call = replace(call, at=replace(call.at, delete_options=given))
     written = await call.registry.remove(call.at, options)
     if written.removed and call.resource.group_resource not in _SHOWN:
         return _deleted(call, written)
@@ -69,8 +70,9 @@ async def delete(call: Call) -> responses.Whole:
 
 async def delete_collection(call: Call) -> responses.Whole:
     """Every selected object, as it was before."""
-    options, wire = await _read_options(call)
+    options, wire, given = await _read_options(call)
     call = _with_dry_run(call, wire)
+    call = replace(call, at=replace(call.at, delete_options=given))
     selected = list_options.read(call, watching=False).selection
     page = await call.registry.store.list(stored_form.prefix(call.resource, call.at.namespace or None))
     chosen = [entry for entry in page.entries if selected.matches(entry.key, entry.value)]
@@ -110,7 +112,7 @@ def _deleted(call: Call, written: Written) -> responses.Response:
     return replace(responses.value(200, status), headers=responses.warning_headers(call.at.warnings))
 
 
-async def _read_options(call: Call) -> tuple[DeleteOptions, _Wire]:
+async def _read_options(call: Call) -> tuple[DeleteOptions, _Wire, Object]:
     body = await call.request.body()
     value: Any = _from_query(call)
     if body.strip():
@@ -126,7 +128,8 @@ async def _read_options(call: Call) -> tuple[DeleteOptions, _Wire]:
         kind, version = gotext.quote(str(value["kind"])), gotext.quote(str(value.get("apiVersion", "")))
         raise errors.bad_request(f"no kind {kind} is registered for version {version}")
     try:
-        wire = msgspec.convert(schemas.clean(value, _MODEL)[0], _Wire)
+        given = schemas.clean(value, _MODEL)[0]
+        wire = msgspec.convert(given, _Wire)
     except schemas.SchemaError as error:
         raise errors.bad_request(str(error)) from None
     if call.resource.group_resource == _JOBS and wire.propagation_policy is None and wire.orphan_dependents is None:
@@ -140,6 +143,7 @@ async def _read_options(call: Call) -> tuple[DeleteOptions, _Wire]:
             precondition_resource_version=preconditions.resource_version,
         ),
         wire,
+        {name: item for name, item in given.items() if name not in ("kind", "apiVersion")},
     )
 
 
