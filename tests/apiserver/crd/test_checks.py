@@ -1,3 +1,4 @@
+import copy
 from typing import Any
 
 import jsonschema_rs
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.apiserver.crd import checks, pruning, structure, uniqueness
+from rota.apiserver.crd import checks, pruning, shaping, structure, uniqueness
 
 
 def _errors(schema: dict[str, Any], value: Any) -> list[str]:
@@ -255,3 +256,40 @@ def _schemas() -> st.SearchStrategy[dict[str, Any]]:
 def test_the_verdict_is_that_of_json_schema(schema: dict[str, Any], value: Any) -> None:
     expected = jsonschema_rs.Draft4Validator(schema).is_valid(value)
     assert (checks.compile_value(schema)(value) == []) is expected
+
+
+_NAMES = st.sampled_from(["a", "b", "kind", "metadata", "apiVersion"])
+_NULLABLE_VALUES = st.recursive(
+    st.none() | _SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_NAMES, inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+def _structures(depth: int) -> st.SearchStrategy[dict[str, Any]]:
+    flags = {
+        "x-kubernetes-preserve-unknown-fields": st.booleans(),
+        "x-kubernetes-embedded-resource": st.booleans(),
+        "nullable": st.booleans(),
+        "default": _NULLABLE_VALUES,
+    }
+    if not depth:
+        return st.fixed_dictionaries({}, optional=flags)
+    below = _structures(depth - 1)
+    inner = {
+        "items": below,
+        "properties": st.dictionaries(_NAMES, below, max_size=3),
+        "additionalProperties": st.booleans() | below,
+    }
+    return st.fixed_dictionaries({}, optional={**flags, **inner})
+
+
+@given(_structures(3), st.dictionaries(_NAMES, _NULLABLE_VALUES, max_size=5))
+def test_a_compiled_shape_does_what_pruning_nulls_and_defaults_do(schema: dict[str, Any], obj: dict[str, Any]) -> None:
+    shape = structure.read(schema)
+    expected, before = copy.deepcopy(obj), copy.deepcopy(obj)
+    unknown = pruning.shape(expected, shape)
+    found, named = shaping.compile_shape(shape)(obj)
+    assert (found, named) == (expected, unknown)
+    # what is shaped is a copy, except for metadata
+    assert all(obj[name] == item for name, item in before.items() if name != "metadata")

@@ -1,15 +1,17 @@
 """The managedFields of objects are the same, whether they come from a cached record or not."""
 
 import copy
+import json
 from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.api import scheme, users
-from rota.api.identifiers import GroupResource
-from rota.api.patches import apply
+from rota.api import scheme, times, users
+from rota.api.identifiers import GroupResource, GroupVersionKind
+from rota.api.kinds import ResourceType, Subresource
+from rota.api.patches import apply, structural, versions
 from rota.apiserver.interfaces import Attributes
 from rota.apiserver.registry import managed_fields
 
@@ -156,7 +158,9 @@ def test_records_of_statuses_do_not_depend_on_what_was_recorded_before(
             )
             new = {**copy.deepcopy(live), "status": copy.deepcopy(status)}
             new["metadata"] |= metadata
-            alone = managed_fields._record(copy.deepcopy(live), copy.deepcopy(new), at, KNOWN)
+            alone = managed_fields._record(
+                copy.deepcopy(live), copy.deepcopy(new), at, KNOWN, now=times.format_time(at.now)
+            )
             assert managed_fields.record(copy.deepcopy(live), copy.deepcopy(new), at, KNOWN) == alone
             live = alone
 
@@ -191,3 +195,134 @@ def test_pods_that_go_the_same_way_are_worked_out_once(monkeypatch: pytest.Monke
         ("worker", "1970-01-01T00:01:42Z"),
     ]
     assert f'k:{{"uid":"{_UIDS[1]}"}}' in entries[0]["fieldsV1"]["f:metadata"]["f:ownerReferences"]
+
+
+_SUBRESOURCES = st.sampled_from(["", "status"])
+_MANAGERS = st.sampled_from(["worker", "other", "third"])
+#: A kind with every form of field: declared and not, lists as sets, by keys and as a whole.
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "word": {"type": "string"},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                "anything": {"x-kubernetes-preserve-unknown-fields": True},
+                "words": {"type": "object", "additionalProperties": {"type": "string"}},
+                "whole": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": {}},
+                "some": {"type": "array", "items": {"type": "string"}},
+                "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+                "named": {
+                    "type": "array",
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["name"],
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "name": {"type": "string", "default": "a"},
+                            "value": {"type": "string"},
+                            "more": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                        },
+                    },
+                },
+            },
+        },
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    },
+}
+_json = st.recursive(
+    st.none() | st.booleans() | st.sampled_from([0, 1, 1.0, "", "a"]),
+    lambda below: st.lists(below, max_size=2) | st.dictionaries(_word, below, max_size=2),
+    max_leaves=5,
+)
+_named: Documents = st.fixed_dictionaries({}, optional={"name": _word, "value": _word, "more": _json})
+_custom_spec: Documents = st.fixed_dictionaries(
+    {},
+    optional={
+        "word": _word,
+        "free": st.dictionaries(_word, _json, max_size=2),
+        "anything": _json,
+        "words": st.dictionaries(_word, _word, max_size=2),
+        "whole": st.dictionaries(_word, _json, max_size=2),
+        "some": st.lists(_word, max_size=2),
+        "set": st.lists(_word, max_size=2),
+        # Also twice of one name, which cannot be told apart.
+        "named": st.lists(_named, max_size=3),
+    },
+)
+_any_metadata: Documents = st.fixed_dictionaries(
+    {},
+    optional={
+        "labels": st.dictionaries(_word, _word, max_size=2),
+        "annotations": st.dictionaries(_word, _word, max_size=2),
+        "finalizers": st.lists(_word, max_size=2),
+        "ownerReferences": _owners,
+        "generation": st.integers(0, 2),
+    },
+)
+_part: Documents = st.one_of(st.just({}), _custom_spec)
+_write = st.tuples(_any_metadata, _custom_spec, _part, _MANAGERS, _SUBRESOURCES)
+_custom_writes = st.lists(_write, min_size=1, max_size=6)
+WIDGETS = ResourceType(
+    group="example.org",
+    version="v1",
+    kind="Widget",
+    plural="widgets",
+    namespaced=True,
+    subresources={
+        "status": Subresource(
+            name="status", kind=GroupVersionKind("example.org", "v1", "Widget"), verbs=("get", "update")
+        )
+    },
+)
+WIDGET_VERSIONS = versions.Versions(schemas={"example.org/v1": structural.from_openapi(_SCHEMA)})
+
+
+@given(_custom_writes)
+def test_records_of_custom_objects_do_not_depend_on_what_was_recorded_before(
+    writes: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str, str]],
+) -> None:
+    assert WIDGETS.custom
+    created = Attributes(user=users.ADMINISTRATOR, verb="create", resource=WIDGETS, now=0.0, field_manager="tests")
+    # The same way three times: what the first walk learned, the others use.
+    for begin, owner in zip((10.0, 1000.0, 1000.0), _UIDS, strict=True):
+        metadata = {"name": "w", "uid": "u", "ownerReferences": [{"uid": owner, "name": "o"}]}
+        first = {"apiVersion": "example.org/v1", "kind": "Widget", "metadata": metadata, "spec": {"word": "a"}}
+        live = managed_fields.record(None, first, created, WIDGET_VERSIONS)
+        for number, (changed, spec, status, manager, subresource) in enumerate(writes):
+            at = Attributes(
+                user=users.ADMINISTRATOR,
+                verb="update",
+                resource=WIDGETS,
+                subresource=subresource,
+                now=begin + number // 2,
+                field_manager=manager,
+            )
+            kept = {name: item for name, item in live["metadata"].items() if name not in changed}
+            new = {**copy.deepcopy(live), "metadata": {**kept, **changed}, "spec": spec, "status": status}
+            now = times.format_time(at.now)
+            alone = managed_fields._record(copy.deepcopy(live), copy.deepcopy(new), at, WIDGET_VERSIONS, now=now)
+            found = managed_fields.record(copy.deepcopy(live), copy.deepcopy(new), at, WIDGET_VERSIONS)
+            assert json.dumps(found, sort_keys=True) == json.dumps(alone, sort_keys=True)
+            live = alone
+
+
+@given(st.lists(st.tuples(_pods, _MANAGERS), min_size=2, max_size=6))
+def test_records_of_changed_pods_do_not_depend_on_what_was_recorded_before(
+    pods: list[tuple[dict[str, Any], str]],
+) -> None:
+    for begin in (10.0, 1000.0):
+        live: dict[str, Any] | None = None
+        for number, (pod, manager) in enumerate(pods):
+            new = copy.deepcopy(pod)
+            new["metadata"]["uid"] = "u"
+            if live is not None and "managedFields" in live["metadata"]:
+                new["metadata"]["managedFields"] = copy.deepcopy(live["metadata"]["managedFields"])
+            at = Attributes(
+                user=users.ADMINISTRATOR, verb="update", resource=PODS, now=begin + number // 2, field_manager=manager
+            )
+            now = times.format_time(at.now)
+            alone = managed_fields._record(copy.deepcopy(live), copy.deepcopy(new), at, KNOWN, now=now)
+            assert managed_fields.record(copy.deepcopy(live), copy.deepcopy(new), at, KNOWN) == alone
+            live = alone

@@ -7,7 +7,7 @@ removed them), nor is the uniqueness of lists (`uniqueness`).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -28,6 +28,7 @@ _INT64: Final = range(-(2**63), 2**63)
 _SAFE: Final = 2**53 - 1
 #: A number as Go decodes it, which messages show.
 _sorted_json: Final = msgspec.json.Encoder(order="sorted")
+_JSON_TYPES: Final = {str: "string", dict: "object", list: "array", bool: "boolean", float: "number"}
 _GO_FORMATS: Final = {"integer": "int64", "number": "float64"}
 
 
@@ -68,7 +69,7 @@ def _compile(schema: JsonSchema) -> Check:
         met = 1
         if check_type is not None:
             met += 1 + check_type(value, kind, path, complaints)
-        met += 2 + combined(value, path, complaints)
+        met += 2 if combined is None else 2 + combined(value, path, complaints)
         own = by_type.get("number" if kind == "integer" else kind)
         if own is not None:
             met += 1 + own(value, path, complaints)
@@ -99,19 +100,10 @@ def _known_format(schema: JsonSchema, types: tuple[str, ...]) -> str:
 
 
 def _json_type(value: Any) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case int():
-            # larger ones are floats in Go
-            return "integer" if value in _INT64 else "number"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
+    if value.__class__ is int:
+        # larger ones are floats in Go
+        return "integer" if value in _INT64 else "number"
+    return _JSON_TYPES[value.__class__]
 
 
 def _type_check(types: tuple[str, ...], format_name: str) -> Callable[[Any, str, str, Complaints], int]:
@@ -263,6 +255,7 @@ def _object_check(schema: JsonSchema) -> Check:
     properties = {name: _compile(part) for name, part in (schema.get("properties") or {}).items()}
     additional = schema.get("additionalProperties")
     check_additional = _compile(additional) if isinstance(additional, dict) else None
+    plain = _plain_fields(schema.get("properties") or {}, properties)
     required: Sequence[str] = schema.get("required") or ()
     most, least = schema.get("maxProperties"), schema.get("minProperties")
 
@@ -273,6 +266,10 @@ def _object_check(schema: JsonSchema) -> Check:
         if most is not None and len(value) > most:
             _complain(fields.too_many(_path(path), len(value), int(most)), complaints)
         for name, item in value.items():
+            known = plain.get((name, item.__class__))
+            if known is not None:
+                met += known
+                continue
             check_field = properties.get(name) or check_additional
             if check_field is not None:
                 met += check_field(item, f"{path}.{name}" if path else name, complaints)
@@ -286,13 +283,28 @@ def _object_check(schema: JsonSchema) -> Check:
     return check
 
 
-def _combination(schema: JsonSchema) -> Check:
+#: What a schema may say besides a type without a value of that type ever breaking it.
+_UNCHECKED: Final = frozenset({"type", "description", "title", "default", "nullable", "example", "externalDocs"})
+_PLAIN: Final = {"string": "", "boolean": False}
+
+
+def _plain_fields(schemas: Mapping[str, JsonSchema], checks: Mapping[str, Check]) -> dict[tuple[str, type], int]:
+    """What texts and booleans match that need no check but that of their type, by name and type; most fields do."""
+    found = {}
+    for name, schema in schemas.items():
+        example = _PLAIN.get(schema.get("type") or "")
+        if example is not None and schema.keys() <= _UNCHECKED:
+            found[name, example.__class__] = checks[name](example, "", {})
+    return found
+
+
+def _combination(schema: JsonSchema) -> Check | None:
     any_of = [_compile(one) for one in schema.get("anyOf") or ()]
     one_of = [_compile(one) for one in schema.get("oneOf") or ()]
     all_of = [_compile(one) for one in schema.get("allOf") or ()]
     not_ = _compile(schema["not"]) if schema.get("not") is not None else None
     if not (any_of or one_of or all_of or not_):
-        return _met_nothing
+        return None
 
     def check(value: Any, path: str, complaints: Complaints) -> int:
         met = _check_any(any_of, value, path, complaints) if any_of else 0
@@ -306,10 +318,6 @@ def _combination(schema: JsonSchema) -> Check:
         return met
 
     return check
-
-
-def _met_nothing(_value: Any, _path: str, _complaints: Complaints) -> int:
-    return 0
 
 
 def _check_any(alternatives: list[Check], value: Any, path: str, complaints: Complaints) -> int:

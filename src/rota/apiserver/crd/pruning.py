@@ -72,16 +72,18 @@ def _prune(value: Any, at: Structure | None, path: str, unknown: list[str]) -> N
 
 def drop_nulls(value: Any, at: Structure | None) -> None:
     """Remove nulls from fields that are not nullable and have no default."""
+    if at is None:
+        return
     if isinstance(value, dict):
         for name, item in list(value.items()):
-            below = at.of_field(name) if at else None
+            below = at.of_field(name)
             if item is None and below is not None and not below.nullable and below.default is NO_DEFAULT:
                 del value[name]
             else:
                 drop_nulls(item, below)
     elif isinstance(value, list):
         for item in value:
-            drop_nulls(item, at.items if at else None)
+            drop_nulls(item, at.items)
 
 
 def fill_defaults(value: Any, at: Structure | None) -> None:
@@ -101,7 +103,7 @@ class _Defaults:
 
     def fill(self, value: Any, at: Structure | None) -> None:
         """See `fill_defaults`."""
-        if at is None:
+        if at is None or not at.holds_defaults:
             return
         if isinstance(value, dict):
             for name, below in at.properties.items():

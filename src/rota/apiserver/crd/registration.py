@@ -4,8 +4,7 @@ All versions are one resource without conversion: an object differs between them
 version applies its own schema.
 """
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,9 +16,9 @@ from rota.api.patches.schemas import TypeSchema
 from rota.apiserver.crd import (
     checks,
     embedded_objects,
-    pruning,
     rule_checks,
     scales,
+    shaping,
     structure,
     uniqueness,
     version_rules,
@@ -46,6 +45,8 @@ class CustomVersion:
     #: The `openAPIV3Schema`, as clients see it; None if the definition has none.
     openapi: JsonSchema | None
     shape: Structure
+    #: `shape`, compiled.
+    shaped: Callable[[dict[str, Any]], tuple[dict[str, Any], list[str]]]
     merge_schema: TypeSchema
     selectable_fields: Mapping[str, fieldselectors.Reader]
     #: The `additionalPrinterColumns`.
@@ -56,8 +57,7 @@ class CustomVersion:
 
     def clean(self, obj: dict[str, Any], /) -> tuple[dict[str, Any], list[str]]:
         """A copy with defaults and without undeclared fields, and the paths of those; metadata is left as it is."""
-        copied = {name: part if name == "metadata" else copy.deepcopy(part) for name, part in obj.items()}
-        return copied, pruning.shape(copied, self.shape)
+        return self.shaped(obj)
 
 
 def resource_of(definition: Definition) -> GroupResource:
@@ -82,7 +82,8 @@ def without_definition(resource: ResourceType) -> CustomVersion:
     return CustomVersion(
         resource=resource,
         openapi=None,
-        shape=structure.read(_ANYTHING),
+        shape=_SHAPELESS,
+        shaped=_keep_all,
         merge_schema=structural.from_openapi(dict(_ANYTHING)),
         selectable_fields={},
         printer_columns=(),
@@ -100,6 +101,7 @@ def _version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> CustomVersi
         resource=_resource_type(spec, version, SchemaValidator(schema, shape)),
         openapi=declared,
         shape=shape,
+        shaped=shaping.compile_shape(shape),
         merge_schema=structural.from_openapi(dict(schema)),
         selectable_fields={
             path.removeprefix("."): fieldselectors.at(*version_rules.steps(path))
@@ -112,6 +114,8 @@ def _version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> CustomVersi
 
 
 _ANYTHING: Final[JsonSchema] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_SHAPELESS: Final = structure.read(_ANYTHING)
+_keep_all: Final = shaping.compile_shape(_SHAPELESS)
 
 
 class SchemaValidator:

@@ -35,6 +35,15 @@ class Structure:
     #: Whether there is, here or below, a list that is a set or a map; an embedded resource. Most have neither.
     holds_unique_lists: bool = False
     holds_resources: bool = False
+    #: Whether there is a default, here or below.
+    holds_defaults: bool = False
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether values are kept as they are: no field is declared, and undeclared ones are preserved."""
+        return (
+            self.preserves_unknown_fields and not self.properties and self.items is None and not self.allows_additional
+        )
 
     def of_field(self, name: str) -> "Structure | None":
         """The structure of a field; None if it is not declared."""
@@ -63,4 +72,6 @@ def read(schema: JsonSchema) -> Structure:
         list_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
         holds_unique_lists=list_type in {"set", "map"} or any(part.holds_unique_lists for part in below),
         holds_resources=embeds_resource or any(part.holds_resources for part in below),
+        holds_defaults=schema.get("default", NO_DEFAULT) is not NO_DEFAULT
+        or any(part.holds_defaults for part in below),
     )

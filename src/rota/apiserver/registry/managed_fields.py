@@ -6,15 +6,15 @@ it cannot change (the status through the main resource, everything else through 
 
 import functools
 import re
-from collections.abc import Hashable
-from typing import Any, Final
+from collections.abc import Hashable, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from rota.api import times
 from rota.api.identifiers import GroupVersion
 from rota.api.kinds import ResourceType
-from rota.api.patches import apply, field_paths, fieldsets, schemas, versions
+from rota.api.patches import apply, field_paths, fieldsets, json_values, schemas, versions
 from rota.api.scheme import Scheme
 from rota.apiserver import conversions
 from rota.apiserver.interfaces import Attributes, Object, SchemaLookup
@@ -50,27 +50,27 @@ def untouchable(at: Attributes) -> fieldsets.FieldSet:
 
 def record(live: Object | None, new: Object, at: Attributes, known: versions.Versions) -> Object:
     """The new object with updated managedFields."""
-    if live is None and not at.resource.custom and "managedFields" not in new["metadata"]:
-        return _created.record(new, at, known)
-    if live is not None and at.subresource == "status" and not at.resource.custom:
-        return _statuses.record(live, new, at, known)
-    return _record(live, new, at, known)
+    if live is not None:
+        return _changed.record(live, new, at, known)
+    if "managedFields" in new["metadata"]:
+        return _record(live, new, at, known, now=times.format_time(at.now))
+    return _created.record(new, at, known)
 
 
-def _record(live: Object | None, new: Object, at: Attributes, known: versions.Versions) -> Object:
+def _record(live: Object | None, new: Object, at: Attributes, known: versions.Versions, *, now: str) -> Object:
     return apply.update(
         live,
         new,
         manager=at.field_manager,
         versions=known,
-        now=times.format_time(at.now),
+        now=now,
         subresource=at.subresource,
         reset=untouchable(at),
     )
 
 
 class _Created:
-    """The first managedFields of objects of built-in kinds.
+    """The first managedFields of objects.
 
     They depend on the fields that a new object has, not on their values, except for the keys of list elements; so
     objects of one template have the same entries except for the time, and for the uid of their owner.
@@ -79,20 +79,22 @@ class _Created:
     _MOST: Final = 512
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], _Entries] = {}
+        #: With each the schema, whose identity is part of the key: a definition may change.
+        self._known: dict[tuple[object, ...], tuple[_Entries, schemas.TypeSchema]] = {}
 
     def record(self, new: Object, at: Attributes, known: versions.Versions) -> Object:
         """The new object with its first managedFields."""
-        key = self._key(new, at, known.schemas[new["apiVersion"]])
-        entries = self._known.get(key)
-        if entries is None:
-            result = _record(None, new, at, known)
+        schema = known.schemas[new["apiVersion"]]
+        key = self._key(new, at, schema)
+        kept = self._known.get(key)
+        time = times.format_time(at.now)
+        if kept is None:
+            result = _record(None, new, at, known, now=time)
             if len(self._known) >= self._MOST:
                 self._known.clear()
-            self._known[key] = _Entries(result["metadata"].get("managedFields", []), _belongs_to(new))
+            self._known[key] = _Entries(result["metadata"].get("managedFields", []), _belongs_to(new)), schema
             return result
-        time = times.format_time(at.now)
-        if found := entries.of(_belongs_to(new)):
+        if found := kept[0].of(_belongs_to(new)):
             new["metadata"]["managedFields"] = [{**entry, "time": time} for entry in found]
         return new
 
@@ -105,6 +107,7 @@ class _Created:
             at.subresource,
             new["apiVersion"],
             new["kind"],
+            id(schema),
             _outline(parts, schema),
             _encode(metadata.get("finalizers")),
             tuple(references[0]) if _belongs_to(new) else _encode(references),
@@ -114,79 +117,83 @@ class _Created:
         )
 
 
-class _Statuses:
-    """The managedFields of built-in kinds after a write through the status subresource.
+class _Changed:
+    """The managedFields after a change of an object.
 
-    They depend on the previous owners, on the fields that the status had and has, and on which of them changed; so pods
-    of one template in the same state have the same entries except for times and for the uid of their owner.
+    They depend on the previous owners, and on which fields were added, changed and removed; so objects of one template
+    that change in the same way have the same entries except for times and for the uid of their owner.
     """
 
     _MOST: Final = 1024
     #: With more managers than this the oldest may be merged, which depends on their times.
     _MOST_OWNERS: Final = 4
+    #: The time of what is written now while entries are worked out; no write has it.
+    _NOW: Final = "9999-12-31T23:59:59Z"
 
     def __init__(self) -> None:
-        #: Entries without times, and the index of each among the previous ones; None for one that is written now.
-        self._known: dict[tuple[object, ...], tuple[_Entries, list[int | None]]] = {}
+        self._known: dict[tuple[object, ...], _Change] = {}
 
     def record(self, live: Object, new: Object, at: Attributes, known: versions.Versions) -> Object:
         """The new object with updated managedFields."""
         before = live["metadata"].get("managedFields") or []
+        now = times.format_time(at.now)
         key = self._key(live, new, at, known) if 0 < len(before) <= self._MOST_OWNERS else None
         if key is None:
-            return _record(live, new, at, known)
-        now = times.format_time(at.now)
+            return _record(live, new, at, known, now=now)
         found = self._known.get(key)
         if found is None:
-            result = _record(live, new, at, known)
-            # In the second in which an entry was written it cannot be distinguished from one that is written now.
-            if not any(one.get("time") == now for one in before):
-                self._learn(key, before, result)
-            return result
-        entries, places = found
+            found = self._worked_out(before, _record(live, new, at, known, now=self._NOW), new, known)
+            if len(self._known) >= self._MOST:
+                self._known.clear()
+            self._known[key] = found
         timed = [
             {**entry, "time": now} if place is None else {**entry, "time": before[place]["time"]}
-            for entry, place in zip(entries.of(_belongs_to(live)), places, strict=True)
+            for entry, place in zip(found.entries.of(_belongs_to(live)), found.places, strict=True)
         ]
+        if not timed:
+            return {**new, "metadata": _unrecorded(new["metadata"])}
         timed.sort(key=_order)
         return {**new, "metadata": {**new["metadata"], "managedFields": timed}}
 
     def _key(self, live: Object, new: Object, at: Attributes, known: versions.Versions) -> tuple[object, ...] | None:
-        """What the entries depend on; None if that is more than the status."""
-        if not all("time" in one for one in live["metadata"]["managedFields"]):
+        """What the entries depend on; None if that is more than the change."""
+        version, before = new["apiVersion"], live["metadata"]["managedFields"]
+        schema = known.schemas.get(version)
+        if schema is None or live["apiVersion"] != version or _belongs_to(live) != _belongs_to(new):
             return None
-        if {**live, "status": None, "metadata": None} != {**new, "status": None, "metadata": None}:
+        sent = new["metadata"].get("managedFields")
+        if sent is not before and sent != before and not (at.subresource and sent is None):
+            return None  # the client has edited them
+        if not all(one.get("apiVersion") == version and one.get("time", self._NOW) != self._NOW for one in before):
             return None
-        if _unrecorded(live["metadata"]) != _unrecorded(new["metadata"]):
-            return None
-        schema = known.schemas[new["apiVersion"]]
-        fields = schema.map
-        if fields is None:
-            return None
-        status = fields.child("status")
-        old, fresh = live.get("status"), new.get("status")
+        old, fresh = ({**obj, "metadata": _unrecorded(obj["metadata"])} for obj in (live, new))
         return (
             at.field_manager,
-            new["apiVersion"],
+            at.subresource,
+            version,
             new["kind"],
-            _anyones(_encode([_timeless(one) for one in live["metadata"]["managedFields"]]), _belongs_to(live)),
-            _outline(old, status),
-            _outline(fresh, status),
-            _differences(old, fresh, status),
+            id(schema),
+            _anyones(_encode([_timeless(one) for one in before]), _belongs_to(live)),
+            _delta(old, fresh, schema),
         )
 
-    def _learn(self, key: tuple[object, ...], before: list[Object], result: Object) -> None:
-        known = {_owner(one): place for place, one in enumerate(before)}
-        entries: list[Object] = []
-        places: list[int | None] = []
-        for entry in result["metadata"].get("managedFields") or []:
-            place = known.get(_owner(entry))
-            kept = place is not None and before[place]["time"] == entry.get("time")
-            entries.append(_timeless(entry))
-            places.append(place if kept else None)
-        if len(self._known) >= self._MOST:
-            self._known.clear()
-        self._known[key] = _Entries(entries, _belongs_to(result)), places
+    def _worked_out(self, before: list[Object], result: Object, new: Object, known: versions.Versions) -> "_Change":
+        indexes = {_owner(one): place for place, one in enumerate(before)}
+        recorded = result["metadata"].get("managedFields") or []
+        return _Change(
+            entries=_Entries([_timeless(one) for one in recorded], _belongs_to(result)),
+            places=[None if one.get("time") == self._NOW else indexes[_owner(one)] for one in recorded],
+            schema=known.schemas[new["apiVersion"]],
+        )
+
+
+class _Change(NamedTuple):
+    """Entries without times, and the index of each among the previous ones; None for one that is written now."""
+
+    entries: "_Entries"
+    places: list[int | None]
+    #: Its identity is part of the key: a definition may change.
+    schema: schemas.TypeSchema
 
 
 class _Entries:
@@ -236,22 +243,39 @@ def _order(entry: Object) -> tuple[str, ...]:
     return tuple(str(entry.get(name) or "") for name in ("operation", "time", "manager", "apiVersion", "subresource"))
 
 
-def _differences(old: Any, new: Any, schema: schemas.TypeSchema) -> Hashable:
-    """Which common fields of two values differ; together with their outlines that describes all changes."""
-    if old == new:
+def _delta(old: Any, new: Any, schema: schemas.TypeSchema) -> Hashable:
+    """Which fields were added, changed and removed: values with equal deltas change the owners in the same way."""
+    if old is new or (old == new and _identical(old) == _identical(new)):
         return False
     if old.__class__ is dict and new.__class__ is dict:
         fields = schema.map
-        if fields is None or fields.atomic:
-            return True
-        return tuple([(name, _differences(old[name], new[name], fields.child(name))) for name in old if name in new])
-    if old.__class__ is list and new.__class__ is list:
+        if fields is not None and not fields.atomic:
+            return (
+                # An empty map is a leaf.
+                (bool(old), bool(new)),
+                *[(name, _delta_at(name, old, new, fields.child(name))) for name in old],
+                *[(name, "added", _outline(item, fields.child(name))) for name, item in new.items() if name not in old],
+            )
+    elif old.__class__ is list and new.__class__ is list:
         items = schema.items
-        if items is None or items.relation in {"set", "atomic"}:
-            return True
-        before, after = _by_key(old, items.keys), _by_key(new, items.keys)
-        return tuple([(key, _differences(before[key], after[key], items.element)) for key in before if key in after])
-    return True
+        if items is not None and items.relation == "map":
+            before, after = _by_key(old, items.keys), _by_key(new, items.keys)
+            if len(before) < len(old) or len(after) < len(new):
+                return _encode(old), _encode(new)  # elements that cannot be told apart
+            return (
+                (bool(old), bool(new)),
+                *[(key, _delta_at(key, before, after, items.element)) for key in before],
+                *[(key, "added", _outline(item, items.element)) for key, item in after.items() if key not in before],
+            )
+    return (
+        json_values.same(old, new),
+        (_outline(old, schema), old.__class__.__name__, bool(old)),
+        (_outline(new, schema), new.__class__.__name__, bool(new)),
+    )
+
+
+def _delta_at(name: Any, old: Mapping[Any, Any], new: Mapping[Any, Any], schema: schemas.TypeSchema) -> Hashable:
+    return _delta(old[name], new[name], schema) if name in new else ("removed", _outline(old[name], schema))
 
 
 def _by_key(values: list[Any], keys: tuple[str, ...]) -> dict[bytes, Any]:
@@ -285,10 +309,12 @@ def _outline(value: Any, schema: schemas.TypeSchema) -> Hashable:
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
+#: For comparisons: Python says that True equals 1.
+_identical: Final = msgspec.json.Encoder(order="deterministic").encode
 #: Long enough to be unique, and not escaped in JSON, nor in JSON inside a JSON string.
 _UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _created: Final = _Created()
-_statuses: Final = _Statuses()
+_changed: Final = _Changed()
 
 
 def keep_times(new: Object, live: Object) -> None:
