@@ -52,7 +52,7 @@ def added(parts: Iterable[Object], overall: Object) -> dict[str, str]:
     for part in parts:
         for name, quantity in part.items():
             if name in overall:
-                found[name] = found.get(name, 0) + _units(name, quantity)
+                found[name] = found.get(name, 0) + units(name, quantity)
     return written(found, overall) if found else {}
 
 
@@ -66,7 +66,7 @@ def exceeded(quota: Object, others: Iterable[Object], before: Object, after: Obj
     name = "/".join(filter(None, ((quota.get("metadata") or {}).get(part) for part in ("namespace", "name"))))
     for resource in sorted(overall):
         amount = wanted.get(resource, 0)
-        if amount > former.get(resource, 0) and used.get(resource, 0) + amount > _units(resource, overall[resource]):
+        if amount > former.get(resource, 0) and used.get(resource, 0) + amount > units(resource, overall[resource]):
             asked = _quantity(resource, used.get(resource, 0) + amount)
             return (
                 f"FederatedResourceQuota({name}) exceeded for resource {resource}: requested sum {asked}, "
@@ -75,7 +75,8 @@ def exceeded(quota: Object, others: Iterable[Object], before: Object, after: Obj
     return ""
 
 
-def _units(resource: str, quantity: Any) -> int:
+def units(resource: str, quantity: Any) -> int:
+    """A quantity in the units of `usage`."""
     found = quantities.from_wire(quantity)
     return found.milli_value() if resource == resources.CPU else found.value()
 

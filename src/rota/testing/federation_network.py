@@ -31,7 +31,7 @@ _CONTROL: Final = (
     *("--lease-grace", "4s", "--fence-margin", "4s", "--eviction-rate", "10"),
 )
 _AGENT: Final = ("--every", "1s", "--threshold", "0", "--renew-every", "1s", "--fence-after", "4s")
-_COMMAND_S: Final = 120.0
+_COMMAND_S: Final = 300.0
 
 
 class Direction(enum.Enum):
@@ -61,28 +61,10 @@ class FederationNetwork:
             for name in ("control", *self.names):
                 self.hosts[name] = network.host(name)
             exits.callback(self._end)
-            for name in self.names:
-                started = Member(
-                    name,
-                    ("up", "--data", str(self._at(name)), "--port", "6443", "--workers", "1", "--run-as", "root"),
-                    folder=self._at(name),
-                    ready="Rota is up.",
-                    inside=self.hosts[name].inside,
-                    wait=False,
-                )
-                self.masters[name] = started
-                self._processes.append(started)
-            self.control = Member(
-                "control",
-                (*_CONTROL, "--data", str(self._at("control")), "--listen", self.hosts["control"].address),
-                folder=self._at("control"),
-                ready="The federation is up.",
-                inside=self.hosts["control"].inside,
-            )
-            self._processes.append(self.control)
-            for name in self.names:
-                self.masters[name].wait_ready()
-                self._register(name)
+            try:
+                self._start()
+            except (AssertionError, subprocess.SubprocessError) as error:
+                raise AssertionError(f"the federation did not start: {error}\n{self.outputs()}") from error
             self._exits.push(exits.pop_all())
         return self
 
@@ -123,6 +105,30 @@ class FederationNetwork:
     def outputs(self) -> str:
         """What all processes have said, for the report of a failure."""
         return "\n".join(f"--- {one.name}\n{one.output}" for one in self._processes)
+
+    def _start(self) -> None:
+        for name in self.names:
+            started = Member(
+                name,
+                ("up", "--data", str(self._at(name)), "--port", "6443", "--workers", "1", "--run-as", "root"),
+                folder=self._at(name),
+                ready="Rota is up.",
+                inside=self.hosts[name].inside,
+                wait=False,
+            )
+            self.masters[name] = started
+            self._processes.append(started)
+        self.control = Member(
+            "control",
+            (*_CONTROL, "--data", str(self._at("control")), "--listen", self.hosts["control"].address),
+            folder=self._at("control"),
+            ready="The federation is up.",
+            inside=self.hosts["control"].inside,
+        )
+        self._processes.append(self.control)
+        for name in self.names:
+            self.masters[name].wait_ready()
+            self._register(name)
 
     def _ways(self, member: str, direction: Direction) -> list[tuple[Host, Host]]:
         control, host = self.hosts["control"], self.hosts[member]

@@ -23,7 +23,7 @@ from rota.kit import system
 from rota.testing import process_cluster
 from rota.testing.servers.processes import free_port
 
-_START_S: Final = 120.0
+_START_S: Final = 300.0
 _STOP_S: Final = 30.0
 _PATIENCE_S: Final = 90.0
 _LOOK_AGAIN_S: Final = 0.05

@@ -27,7 +27,8 @@ from rota.kit import system
 
 _PROGRAMS: Final = ("ip", "unshare", "nsenter", "setpriv")
 _BRIDGE: Final = "switch"
-_START_S: Final = 10.0
+#: For the kernel to make namespaces, or to end what runs in them; long, since machines of tests are busy.
+_START_S: Final = 60.0
 #: A MAC address that no machine has.
 _NOBODY: Final = "02:00:00:00:ff:ff"
 

@@ -7,8 +7,8 @@ import pytest
 from tests.federation.live import live_place as live
 
 from rota.api import errors
-from rota.client.verbs import Object
-from rota.federation import kinds
+from rota.client.verbs import Object, Propagation
+from rota.federation import kinds, queues
 from rota.testing.federations import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -17,10 +17,23 @@ SECRETS = ("", "v1", "secrets")
 QUOTAS = ("", "v1", "resourcequotas")
 DEPLOYMENT = ("apps/v1", "Deployment")
 CONFIG_MAP = ("v1", "ConfigMap")
+JOBS = ("batch", "v1", "jobs")
+#: The status of a queue for 20 thousandths of a core while one job has them.
+FULL = {"waiting": 1, "admitted": 1, "used": {"cpu": "20m"}}
 
 
 def secret(name: str, namespace: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}}
+
+
+def says(words: str) -> Any:
+    """Whether a condition of a binding has this message."""
+
+    def holds(binding: Object | None) -> bool:
+        conditions = ((binding or {}).get("status") or {}).get("conditions") or ()
+        return any(one["message"] == words for one in conditions)
+
+    return holds
 
 
 def has(reason: str, kind: str = "Scheduled") -> Any:
@@ -207,6 +220,67 @@ async def test_a_priority_class_decides_the_priority_and_without_it_nothing_is_s
     )
     binding = await fed.binding("facts-configmap", namespace, live.there)
     assert binding["spec"]["schedulePriority"] == {"priority": 1000}
+
+
+def job(name: str, namespace: str, *command: str) -> dict[str, Any]:
+    container = {
+        "name": "main",
+        "image": "registry.example/app:v1",
+        "command": list(command),
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": {queues.QUEUE: "nightly"}},
+        "spec": {
+            "parallelism": 2,
+            "completions": 2,
+            "template": {"spec": {"containers": [container], "restartPolicy": "Never"}},
+        },
+    }
+
+
+async def test_a_queue_admits_gangs_one_after_the_other_and_each_into_one_cluster(fed: live.Place) -> None:
+    namespace = await fed.namespace("queued")
+    whole = {
+        "clusterAffinity": {"clusterNames": ["m1", "m2"]},
+        "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+        "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
+    }
+    await fed.submit(live.policy(namespace, "batch/v1", "Job", placement=whole), job("first", namespace, "true"))
+    waiting = await fed.binding("first-job", namespace, has("WaitsInQueue"))
+    assert "create the FederatedQueue nightly" in str(waiting["status"]["conditions"])
+    assert not waiting["spec"].get("clusters")
+    capacity = {"capacity": {"cpu": "20m"}}
+    await fed.submit(
+        {
+            "apiVersion": "federation.rota.dev/v1alpha1",
+            "kind": "FederatedQueue",
+            "metadata": {"name": "nightly"},
+            "spec": {**capacity, "suspended": True},
+        }
+    )
+    await fed.binding("first-job", namespace, says("queue nightly is suspended"))
+    await fed.control.patch(kinds.QUEUES, "nightly", {"spec": {"suspended": False}})
+    # the first one ends, which makes room for the second; the third waits until the second is gone
+    await fed.binding("first-job", namespace, lambda one: one is not None and queues.is_finished(one))
+    await fed.submit(job("second", namespace, "sleep", "1000"))
+    running = await fed.binding("second-job", namespace, has("Success"))
+    assert [one["replicas"] for one in running["spec"]["clusters"]] == [2], "a gang is in one cluster"
+    await fed.submit(job("third", namespace, "sleep", "1000"))
+    await fed.binding("third-job", namespace, says("waits until queue nightly has enough cpu"))
+    await until(fed.control, kinds.QUEUES, "nightly", lambda one: (one or {}).get("status") == FULL)
+    await fed.control.delete(JOBS, "second", namespace=namespace, propagation=Propagation.BACKGROUND)
+    await fed.binding("third-job", namespace, has("Success"))
+    # without its label a workload waits for nothing
+    await fed.submit(job("fourth", namespace, "sleep", "1000"))
+    await fed.binding("fourth-job", namespace, says("waits until queue nightly has enough cpu"))
+    await fed.control.patch(JOBS, "fourth", {"metadata": {"labels": {queues.QUEUE: None}}}, namespace=namespace)
+    await fed.binding("fourth-job", namespace, has("Success"))
+    for name in ("first", "third", "fourth"):
+        await fed.control.delete(JOBS, name, namespace=namespace, propagation=Propagation.BACKGROUND)
+    await fed.control.delete(kinds.QUEUES, "nightly")
 
 
 async def test_members_autoscalers_keep_their_replicas_and_the_template_follows_their_sum(fed: live.Place) -> None:

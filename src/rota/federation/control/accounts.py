@@ -107,6 +107,12 @@ GRANTS: Final[Mapping[str, tuple[Grant, ...]]] = {
         Grant(_READ, "federatedresourcequotas", _POLICY),
         Grant("patch", "federatedresourcequotas/status", _POLICY),
     ),
+    "queues": (
+        _CHANGE_BINDINGS,
+        _REPORT_ON_BINDINGS,
+        Grant(_READ, "federatedqueues", _OWN),
+        Grant("patch", "federatedqueues/status", _OWN),
+    ),
     "replica sync": (
         Grant(f"{_READ} patch", "deployments", "apps"),
         Grant(_READ, "horizontalpodautoscalers", "autoscaling"),

@@ -9,7 +9,7 @@ from rota.api import errors, meta
 from rota.client.informers.cache import Cache, Key
 from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
-from rota.federation import kinds, object_names
+from rota.federation import bindings, kinds, object_names, queues
 from rota.federation.customization.interpreter import Interpreter
 from rota.federation.estimation import capacity_sources
 from rota.federation.gates import Gates
@@ -143,6 +143,9 @@ class Detector:
             takes_up = meta.annotations(found.policy).get(triggers.NEW_CLUSTERS)
             if takes_up:
                 found.binding["metadata"]["annotations"][triggers.NEW_CLUSTERS] = takes_up
+            queue = meta.labels(resource).get(queues.QUEUE)
+            if queue and bindings.is_workload(found.binding["spec"]):
+                found.binding["metadata"]["annotations"][queues.QUEUE] = queue
             await self._keep(found.binding)
         self._touched.discard(what)
         return None
@@ -261,8 +264,12 @@ class Detector:
         if present is None:
             label = BINDING_ID if namespace else CLUSTER_BINDING_ID
             binding["metadata"]["labels"][label] = str(uuid.uuid4())
+            created = binding
+            if queues.of_binding(binding):  # it waits until its queue admits it
+                suspension = {**(binding["spec"].get("suspension") or {}), "scheduling": True}
+                created = {**binding, "spec": {**binding["spec"], "suspension": suspension}}
             try:
-                self._own.note(key, await self._client.create(target, binding))
+                self._own.note(key, await self._client.create(target, created))
             except errors.AlreadyExists:
                 del binding["metadata"]["labels"][label]
                 present = await self._client.get(target, name, namespace=namespace)
@@ -274,12 +281,14 @@ class Detector:
         spec = {member: value for member, value in (present.get("spec") or {}).items() if member not in _OWN}
         wanted = {**spec, **{member: binding["spec"][member] for member in _OWN if member in binding["spec"]}}
         held = ((present.get("spec") or {}).get("suspension") or {}).get("scheduling")
-        if held is not None:  # set by a queue before the scheduler, not by the policy
+        has_left = queues.of_binding(present) and not queues.of_binding(binding)
+        if held is not None and not has_left:  # set by a queue before the scheduler, not by the policy
             wanted["suspension"] = {**(wanted.get("suspension") or {}), "scheduling": held}
         labels = {**meta.labels(present), **binding["metadata"]["labels"]}
         annotations = {**meta.annotations(present), **binding["metadata"]["annotations"]}
-        if triggers.NEW_CLUSTERS not in binding["metadata"]["annotations"]:
-            annotations.pop(triggers.NEW_CLUSTERS, None)
+        for mark in (triggers.NEW_CLUSTERS, queues.QUEUE):
+            if mark not in binding["metadata"]["annotations"]:
+                annotations.pop(mark, None)
         other = claims.ID if claims.CLUSTER_ID in binding["metadata"]["labels"] else claims.CLUSTER_ID
         labels.pop(other, None)
         metadata = {**meta.metadata(present), "labels": labels, "annotations": annotations}

@@ -25,6 +25,7 @@ from rota.federation.control.federated_autoscalers import FederatedAutoscalers
 from rota.federation.control.fences import MARGIN_S, Fences
 from rota.federation.control.namespace_loop import NamespaceLoop
 from rota.federation.control.push_members import PushMembers
+from rota.federation.control.queue_loop import QueueLoop
 from rota.federation.control.quota_loop import QuotaLoop
 from rota.federation.control.rebalancer_loop import RebalancerLoop
 from rota.federation.control.replica_sync import ReplicaSync
@@ -216,6 +217,7 @@ class Federation:
             "dependencies": DependencyLoop(clients["dependencies"], types, rules, clock=clock, rng=rng),
             "capacity": CapacityLoop(clients["capacity"], clock=clock, rng=rng, every_s=settings.every_s),
             "quotas": QuotaLoop(clients["quotas"], gates, clock=clock, rng=rng),
+            "queues": QueueLoop(clients["queues"], clock=clock, rng=rng),
             "replica sync": ReplicaSync(clients["replica sync"], clock=clock, rng=rng),
             "autoscalers": FederatedAutoscalers(
                 clients["autoscalers"], types, clock=clock, rng=rng, every_s=settings.autoscale_every_s
