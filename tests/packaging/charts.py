@@ -35,7 +35,8 @@ EVERYTHING: Mapping[str, Any] = {
         "webhook": {"enabled": True, "secret": "webhook"},
     },
     "spotAgent": {"enabled": True},
-    "scheduler": {"settings": {"parallelism": 8}},
+    "batchController": {"enabled": True, "schedulerNames": ["volcano", "other"]},
+    "scheduler": {"settings": {"parallelism": 8}, "batch": {"enabled": True}},
     "marks": [
         {"means": "spot", "place": "label", "key": "example.com/market", "values": ["spot"]},
         {"means": "notice", "place": "taint", "key": "example.com/reclaim", "provider": "example", "lead": 60},
@@ -50,6 +51,7 @@ EVERYTHING: Mapping[str, Any] = {
         "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
         "schedulersFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
         "noticesFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
+        "apiServersFrom": [{"ipBlock": {"cidr": "198.51.100.0/24"}}],
     },
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
 }

@@ -30,7 +30,7 @@ from rota.testing.servers.kubernetes import StockApiServer, program, write_kubec
 _ANYBODYS = ("authentication.k8s.io", "authorization.k8s.io")
 #: Where pods find their account.
 _ACCOUNT = "/run/secrets/kubernetes.io"
-_PATIENCE_S = 60.0
+_PATIENCE_S = 180.0
 _LOOK_AGAIN_S = 0.05
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",

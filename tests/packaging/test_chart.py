@@ -1,8 +1,10 @@
 """The chart: what it renders, what it refuses, and that its words are those of the product."""
 
+import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -13,6 +15,11 @@ from tests.packaging.charts import CHART, EVERYTHING, NAMESPACE, Document, HelmE
 
 import rota
 from rota.cli.main import root
+from rota.controllers.batch import rights as batch_rights
+from rota.controllers.batch import webhooks
+from rota.controllers.batch.beside import Settings
+from rota.scheduler import rights as scheduler_rights
+from rota.scheduler.batch import conf, registry
 from rota.scheduler.plugin_registry import builtin, third_party
 from rota.spot import node_readings, node_signals
 
@@ -25,6 +32,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "everything": EVERYTHING,
     "one of each": {part: {"enabled": True, "replicas": 1} for part in ("scheduler", "spotController", "extender")},
     "agents on their machines' network": {"spotAgent": {"enabled": True, "hostNetwork": True, "provider": "aws"}},
+    "batch without webhooks": {"batchController": {"enabled": True, "replicas": 1, "webhooks": {"enabled": False}}},
     "own certificate": {"extender": {"enabled": True, "tls": {"secret": "mine"}}, **IPV6},
     "nothing": {part: {"enabled": False} for part in ("scheduler", "spotController", "extender")},
 }
@@ -91,7 +99,7 @@ def test_each_component_has_an_account_and_releases_share_nothing() -> None:
     assert rest.isdisjoint(named)
     for one in ours:
         # events about nodes are in `default`, and so is the right to read them
-        of_cluster = one["kind"].startswith(("Cluster", "Validating"))
+        of_cluster = one["kind"].startswith(("Cluster", "Mutating", "Validating"))
         allowed = {None} if of_cluster else {NAMESPACE, "default"}
         assert one["metadata"].get("namespace") in allowed
         assert one["metadata"]["labels"]["app.kubernetes.io/instance"] == charts.RELEASE
@@ -125,6 +133,64 @@ def test_pods_on_their_machines_network_are_asked_from_there_only() -> None:
 def test_a_webhook_wants_a_secret() -> None:
     with pytest.raises(HelmError, match=r"webhook\.secret: name the Secret with token"):
         render({"spotController": {"webhook": {"enabled": True}}})
+
+
+def test_webhooks_with_a_certificate_of_ones_own_want_its_authority() -> None:
+    with pytest.raises(HelmError, match=r"webhooks\.caBundle: give the CA"):
+        render({"batchController": {"enabled": True, "webhooks": {"secret": "mine"}}})
+
+
+def test_the_batch_controller_and_the_batch_scheduler_may_do_what_they_need() -> None:
+    """The rights are those that the commands check at their start, no more and no less."""
+    documents = render(EVERYTHING)
+    hooks = Settings(lease_namespace=NAMESPACE, webhooks=("0.0.0.0", 8443))
+    needed = batch_rights.needed(hooks)
+    assert granted(documents, "batch-controller") == {
+        (one.verb, one.group, one.resource, one.namespace, one.name) for one in needed
+    }
+    more = granted(documents, "scheduler") - granted(render(), "scheduler")
+    lease = NAMESPACE, "rota-scheduler"
+    alone = set(scheduler_rights.needed(lease))
+    assert more == {
+        (one.verb, one.group, one.resource, one.namespace, one.name)
+        for one in scheduler_rights.needed(lease, batch=True)
+        if one not in alone
+    }
+
+
+def granted(documents: list[Document], component: str) -> set[tuple[str, str, str, str, str]]:
+    return {
+        (verb, group, resource, one["metadata"].get("namespace", ""), name)
+        for one in documents
+        if one["kind"] in ("ClusterRole", "Role")
+        and one["metadata"]["labels"]["app.kubernetes.io/component"] == component
+        for rule in one["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames") or [""]
+    }
+
+
+def test_webhooks_are_asked_about_what_they_have_rules_for() -> None:
+    """The chart registers what `rota batch-controller --webhook-url` would register, under the Service."""
+    documents = render(EVERYTHING)
+    authority = base64.b64decode(chosen(documents, "Secret", "rota-batch-controller-tls")["data"]["ca.crt"])
+    for _, own in webhooks.configurations("https://unused", authority):
+        (wanted,) = own["webhooks"]
+        (rendered,) = chosen(documents, own["kind"])["webhooks"]
+        client = rendered.pop("clientConfig")
+        path = wanted.pop("clientConfig")["url"].rpartition("/")[2]
+        by_kind = partial(sorted, key=lambda rule: (rule["apiGroups"], rule["resources"]))
+        assert {**rendered, "rules": by_kind(rendered["rules"])} == {**wanted, "rules": by_kind(wanted["rules"])}
+        service = {"name": "rota-batch-controller", "namespace": NAMESPACE, "path": f"/{path}", "port": 443}
+        assert client["service"] == service
+        assert base64.b64decode(client["caBundle"]) == authority
+
+
+def test_the_batch_configuration_is_one_that_the_scheduler_takes() -> None:
+    text = chosen(render(EVERYTHING), "ConfigMap", "rota-scheduler")["data"]["volcano-scheduler.conf"]
+    assert conf.parse(text, registry.KNOWN) == conf.parse(conf.DEFAULT, registry.KNOWN)
 
 
 def test_one_pod_alone_has_no_budget_that_would_keep_its_machine() -> None:
@@ -205,6 +271,9 @@ def test_marks_are_a_file_that_the_product_reads(tmp_path: Any) -> None:
         ({"spotController": {"returnAfter": "soon"}}, "/spotController/returnAfter"),
         ({"extender": {"kubeScheduler": {"urlPrefix": "http://plain"}}}, "/extender/kubeScheduler/urlPrefix"),
         ({"extender": {"kubeScheduler": {"weight": 0}}}, "/extender/kubeScheduler/weight"),
+        ({"batchController": {"schedulerNames": []}}, "/batchController/schedulerNames"),
+        ({"batchController": {"webhooks": {"url": "http://plain"}}}, "/batchController/webhooks/url"),
+        ({"scheduler": {"batch": {"config": ""}}}, "/scheduler/batch/config"),
         ({"image": {"digest": "sha256:short"}}, "/image/digest"),
         ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
         ({"marks": [{"means": "spott", "place": "label", "key": "a"}]}, "/marks/0/means"),

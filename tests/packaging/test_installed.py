@@ -60,7 +60,7 @@ def installation(server: StockApiServer, tmp_path: Path) -> Iterator[Installatio
     made = it.kubectl("apply", "--filename", str(MANIFESTS / "00-namespace.yaml"))
     assert not made.returncode, made.stderr
     yield it
-    for name in ("extender", "scheduler", "spot-agent", "spot-controller"):
+    for name in ("batch-controller", "extender", "scheduler", "spot-agent", "spot-controller"):
         it.kubectl("delete", "--filename", str(MANIFESTS / f"{name}.yaml"), "--ignore-not-found", "--wait=false")
 
 
@@ -70,7 +70,8 @@ def objects(it: Installation) -> set[str]:
         "deployments,daemonsets,services,configmaps,secrets,serviceaccounts,poddisruptionbudgets,roles,rolebindings,"
     )
     kinds += "networkpolicies,clusterroles,clusterrolebindings,"
-    kinds += "validatingadmissionpolicies,validatingadmissionpolicybindings"
+    kinds += "validatingadmissionpolicies,validatingadmissionpolicybindings,"
+    kinds += "mutatingwebhookconfigurations,validatingwebhookconfigurations"
     found = it.get(kinds, "", "--all-namespaces", "--selector=app.kubernetes.io/instance=rota")
     return {f"{one['kind']}/{one['metadata']['name']}" for one in found["items"]}
 
@@ -91,7 +92,7 @@ def test_helm_installs_changes_and_removes_it(installation: Installation, tmp_pa
     notes = installation.helm("install", "rota", str(CHART), "--values", str(values))
     assert "schedulerName: rota" in notes
     assert "rota spot notice NODE" in notes
-    assert "only says what it would do" in notes
+    assert "only reports what it would do" in notes
     rendered = {f"{one['kind']}/{one['metadata']['name']}" for one in charts.render(EVERYTHING)}
     assert objects(installation) == rendered - {"ServiceMonitor/rota-metrics"}
     made = installation.get("secret", "rota-extender-tls")["data"]
@@ -151,4 +152,5 @@ def test_our_own_api_server_takes_them_too() -> None:
             assert any(text in line for text in unprotected), line
         assert not changed(kubectl(*apply, "--validate=false").stdout)
         listed = kubectl("--namespace", NAMESPACE, "get", "deployments", "--output=name").stdout.split()
-        assert listed == [f"deployment.apps/rota-{one}" for one in ("extender", "scheduler", "spot-controller")]
+        deployed = ("batch-controller", "extender", "scheduler", "spot-controller")
+        assert listed == [f"deployment.apps/rota-{one}" for one in deployed]

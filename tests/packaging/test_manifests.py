@@ -10,7 +10,7 @@ from tests.packaging import charts
 MANIFESTS = charts.PACKAGING / "manifests"
 #: Those of the chart as it is, and those of what it has beyond.
 USUAL = ("scheduler.yaml", "spot-controller.yaml")
-RENDERED = (*USUAL, "extender.yaml", "spot-agent.yaml")
+RENDERED = (*USUAL, "batch-controller.yaml", "extender.yaml", "spot-agent.yaml")
 
 
 @pytest.mark.slow

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.controllers.batch.batch_objects import job, task
 from tests.notices.fake_clouds import LATER, FakeAws
 from tests.packaging import charts
 from tests.packaging.charts import CHART, NAMESPACE
 from tests.packaging.installations import AuditedServer, Installation, Request
 from tests.stock.clusters import NODES, PODS, Cluster, cluster
 
+from rota.api import errors
+from rota.api.batch import kinds
 from rota.testing import manifests
 from rota.testing.servers import kubernetes, processes
 
@@ -210,6 +213,51 @@ def _notice(server: AuditedServer, node: str) -> None:
         check=True,
         capture_output=True,
     )
+
+
+@pytest.fixture(scope="module")
+def batch(server: AuditedServer, installation: Installation) -> Iterator[tuple[Installation, int]]:
+    """The batch controller with its webhooks, which the API server asks at a port of this machine."""
+    port = processes.free_port()
+    on = ["batchController.enabled=true", f"batchController.webhooks.url=https://127.0.0.1:{port}"]
+    on += ["scheduler.enabled=false", "spotController.enabled=false", "fullnameOverride=rota"]
+    words = [word for value in on for word in ("--set", value)]
+    installation.helm("install", "batch", str(CHART), *words)
+    yield installation, port
+    installation.helm("uninstall", "batch")
+    left = installation.get("mutatingwebhookconfigurations,validatingwebhookconfigurations", "", "--all-namespaces")
+    assert left["items"] == [], "webhooks that nothing answers would block all batch objects"
+
+
+async def test_the_batch_controller_runs_a_job_and_answers_webhooks(
+    server: AuditedServer, batch: tuple[Installation, int], it: Cluster
+) -> None:
+    installation, port = batch
+    async with installation.running("batch-controller", addresses={"0.0.0.0:8443": f"127.0.0.1:{port}"}) as controller:
+
+        async def has_queues() -> bool:
+            try:
+                return {one["metadata"]["name"] for one in (await it.client.list(kinds.QUEUES)).items} >= {"default"}
+            except errors.NotFound:
+                return False
+
+        await it.until(has_queues, "the first queues exist", patience_s=120)
+        made = {**job(task("w", 2), plugins={"mpi": []}), "metadata": {"name": "work", "namespace": it.namespace}}
+        created = await it.client.create(kinds.JOBS, made)
+        assert set(created["spec"]["plugins"]) == {"mpi", "svc", "ssh"}, "a webhook sets defaults"
+        with pytest.raises(errors.ApiError, match="total replicas in tasks"):
+            await it.client.create(kinds.JOBS, {**made, "spec": {**made["spec"], "minAvailable": 3}})
+
+        async def has_pods() -> bool:
+            return {one["metadata"]["name"] for one in await it.list(PODS)} >= {"work-w-0", "work-w-1"}
+
+        await it.until(has_pods, "the Job has its pods", patience_s=120)
+        asked = server.asked("batch-controller")
+        assert not [one for one, codes in asked.items() if codes & {401, 403}]
+        allowed = granted(installation, "batch-controller")
+        used = set(asked) | {one._replace(namespace="") for one in asked}
+        assert {one for one in used if one.resource == "pods" and one.verb == "create"} & allowed
+        assert "forbidden" not in controller.log
 
 
 async def _gone(it: Cluster, name: str) -> bool:

@@ -11,6 +11,7 @@ from aiohttp import web
 from rota.api import errors, meta
 from rota.api.batch import definitions, kinds
 from rota.client.elections.elector import STEADY, SYSTEM, Election, LeaderElector, LeadershipLost
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client
 from rota.controllers.batch import webhooks
 from rota.controllers.batch.cron_jobs import BatchCronJobController
@@ -32,10 +33,11 @@ LEASE: Final = "rota-batch-controller"
 _MANAGER: Final = "rota-batch-controller"
 _ESTABLISHED_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 0.2
+_AFTER_REFUSAL_S: Final = 2.0
 
 
 async def install(client: Client, *, clock: Clock) -> None:
-    """Define the kinds that the server lacks, wait until it serves them, and create the first queues."""
+    """Define the kinds that the server lacks, and wait until it serves them."""
     deadline = clock.monotonic() + _ESTABLISHED_S
     for definition in definitions.definitions():
         with contextlib.suppress(errors.AlreadyExists):
@@ -47,10 +49,24 @@ async def install(client: Client, *, clock: Clock) -> None:
             if clock.monotonic() > deadline:
                 raise errors.ServiceUnavailable(f"{meta.name(definition)} is not established")
             await clock.sleep(_LOOK_AGAIN_S)
+
+
+async def create_queues(client: Client) -> bool:
+    """Create the first queues; whether they exist now.
+
+    If an installation has registered the webhooks before it started the process that answers them, the server cannot
+    ask about a queue until then.
+    """
     for queue in definitions.queues():
-        with contextlib.suppress(errors.AlreadyExists):
-            made = {"apiVersion": f"{kinds.SCHEDULING}/v1beta1", "kind": "Queue", **queue}
+        made = {"apiVersion": f"{kinds.SCHEDULING}/v1beta1", "kind": "Queue", **queue}
+        try:
             await client.create(kinds.QUEUES, made)
+        except errors.AlreadyExists:
+            continue
+        except (errors.ApiError, TransportError) as error:
+            log.warning("queue not created", queue=meta.name(made), error=error)
+            return False
+    return True
 
 
 class _Controller(Protocol):
@@ -88,6 +104,7 @@ class BatchControl:
     ) -> None:
         """Install the kinds, and start everything in `beside`; what is served ends with `parts`."""
         await install(self._client, clock=self._clock)
+        await create_queues(self._client)
         settings = self._settings
         if settings.webhooks is not None:
             host, port = settings.webhooks
@@ -121,6 +138,8 @@ class BatchControl:
             "flows": JobFlowController(client, **around),
             "domains": HyperNodeController(client, **around),
         }
+        while not await create_queues(client):
+            await self._clock.sleep(_AFTER_REFUSAL_S)
         async with tasks.Supervisor("batch", clock=self._clock, rng=self._rng) as running:
             for name, one in controllers.items():
                 running.start(name, one.run)
