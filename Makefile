@@ -19,7 +19,7 @@ WORKERS ?= 2
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 
-.PHONY: help install system up test check soak fuzz format bench lock proto clean
+.PHONY: help install system up test check soak faults fuzz format bench lock proto clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ check: install ## format, lint, types, import contracts, fast tests: about four 
 
 soak: install system ## inject random faults into a cluster while tasks run (root); ARGS="--minutes 10 --seed 7 --store postgres" or ARGS="--federation" or ARGS="--schedulers 8"
 	$(BIN)/python scripts/soak $(ARGS)
+
+faults: install ## inject random faults into clusters in virtual time; SEEDS=1000 FIRST=0
+	$(BIN)/python scripts/faults --seeds $${SEEDS:-100} --first $${FIRST:-0} --processes $(WORKERS)
 
 fuzz: install ## run property tests with random examples; ARGS="--hypothesis-seed=7 tests/client"
 	ROTA_FUZZ_BODIES=$${ROTA_FUZZ_BODIES:-10000} $(PYTEST) -m hypothesis --hypothesis-profile=random --timeout 1800 $(ARGS)
