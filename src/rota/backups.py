@@ -9,25 +9,32 @@ from typing import Any
 
 from rota.api import times
 from rota.kit import errors, system
-from rota.store import archive, store_factory
+from rota.store import archive, sealing, store_factory
 from rota.store.shipping import catalog, recovery
 from rota.store.shipping.follower import Confirmed, Follower, Settings
 from rota.store.store_interface import Store
 
 
-async def backup(url: str, path: Path, *, progress: Callable[[int], None]) -> dict[str, int]:
-    """Write the store at `url` to a file; returns the number of entries, their revision and the file's size."""
+async def backup(
+    url: str, path: Path, *, progress: Callable[[int], None], key_file: Path | None = None
+) -> dict[str, int]:
+    """Write the store at `url` to a file; returns the number of entries, their revision and the file's size.
+
+    With a key file, the backup is encrypted.
+    """
+    key = None if key_file is None else sealing.read_key(key_file)
     async with _opened(url, create=False) as store:
-        return _as_dict(await archive.backup(store, path, time=system.SystemClock(), progress=progress))
+        return _as_dict(await archive.backup(store, path, time=system.SystemClock(), progress=progress, key=key))
 
 
-async def restore(path: Path, url: str) -> dict[str, int]:
+async def restore(path: Path, url: str, *, key_file: Path | None = None) -> dict[str, int]:
     """Fill the store at `url` from a file; returns the number of entries, the store's new revision and the file's
     size."""
+    key = None if key_file is None else sealing.read_key(key_file)
     # Checked before the store is opened, since opening may write to it.
-    await asyncio.to_thread(archive.verify, path)
+    await asyncio.to_thread(archive.verify, path, key=key)
     async with _opened(url) as store:
-        return _as_dict(await archive.restore(store, path))
+        return _as_dict(await archive.restore(store, path, key=key))
 
 
 async def follow(

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "back-up-and-restore.md"
 @pytest.mark.slow
 def test_the_page_works_as_written(tmp_path: Path) -> None:
     commands = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(commands) == 6
+    assert len(commands) == 7
     up, backup, restore, follow, *rest = commands
     # The page's reader sees each line before typing on; the script waits for it.
     script = "\n".join(

@@ -1,6 +1,7 @@
 """Backups: consistent during writes, complete or refused, from any backend to any other."""
 
 import asyncio
+import base64
 import hashlib
 import os
 import stat
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rota.kit import system
-from rota.store import archive, errors
+from rota.store import archive, errors, sealing
 from rota.store.store_interface import Committed, Put, Store, Transaction
 from rota.testing.databases import BACKENDS, FreshDatabase, fresh_database
 from rota.testing.store_contract import opened
@@ -189,3 +190,88 @@ async def test_a_device_is_not_replaced_by_a_backup(tmp_path: Path) -> None:
             await archive.backup(store, pipe, time=CLOCK)
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+# --- encrypted backups ------------------------------------------------------------------------------------------------
+
+KEY = bytes(range(32))
+
+
+@pytest.fixture
+async def sealed(tmp_path: Path) -> Path:
+    path = tmp_path / "sealed"
+    async with opened("memory://") as store:
+        await filled(store, 1203)
+        await archive.backup(store, path, time=CLOCK, key=KEY)
+    return path
+
+
+async def test_an_encrypted_backup_shows_nothing_and_restores_with_its_key(sealed: Path) -> None:
+    assert b"/a/" not in sealed.read_bytes()
+    async with opened("memory://") as store:
+        summary = await archive.restore(store, sealed, key=KEY)
+        assert summary.entries == 1203
+        assert len(await content_of(store)) == 1203
+
+
+async def test_two_encrypted_backups_of_one_state_have_nothing_in_common(tmp_path: Path) -> None:
+    async with opened("memory://") as store:
+        await filled(store, 10)
+        for name in ("one", "two"):
+            await archive.backup(store, tmp_path / name, time=CLOCK, key=KEY)
+    one, two = ((tmp_path / name).read_bytes()[12:] for name in ("one", "two"))
+    assert one[:16] != two[:16]
+    assert one[24:60] != two[24:60]
+
+
+def test_an_encrypted_backup_needs_its_key_and_a_plain_one_has_none(sealed: Path, good: Path) -> None:
+    with pytest.raises(errors.StoreError, match="is encrypted; name the key file"):
+        archive.verify(sealed)
+    with pytest.raises(errors.StoreError, match="does not open with this key"):
+        archive.verify(sealed, key=bytes(32))
+    with pytest.raises(errors.StoreError, match="is not encrypted"):
+        archive.verify(good, key=KEY)
+
+
+def sealed_frames(path: Path) -> tuple[bytes, list[bytes]]:
+    """The beginning of an encrypted backup, and its frames with their lengths."""
+    content = path.read_bytes()[: -hashlib.sha256().digest_size]
+    head, rest = content[:28], content[28:]
+    frames = []
+    while rest:
+        size = 8 + int.from_bytes(rest[:8], "big")
+        frames.append(rest[:size])
+        rest = rest[size:]
+    return head, frames
+
+
+def test_frames_that_were_moved_dropped_or_altered_do_not_open_although_the_digest_is_right(sealed: Path) -> None:
+    head, frames = sealed_frames(sealed)
+    assert len(frames) >= 4
+    first, second, third, *others = frames
+    altered = second[:-1] + bytes([second[-1] ^ 1])
+    for changed in ([first, third, second, *others], [first, third, *others], [first, altered, third, *others]):
+        sealed.write_bytes(signed(head + b"".join(changed)))
+        with pytest.raises(errors.StoreError, match="does not open"):
+            archive.verify(sealed, key=KEY)
+    sealed.write_bytes(signed(head + b"".join(frames[:-1])))
+    with pytest.raises(errors.Corrupt):
+        archive.verify(sealed, key=KEY)
+    sealed.write_bytes(signed(head + b"".join(frames)))
+    assert archive.verify(sealed, key=KEY).entries == 1203
+
+
+def test_a_key_file_is_private_and_has_32_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    with pytest.raises(errors.StoreError, match=r"there is no key file .* make one"):
+        sealing.read_key(path)
+    path.write_text(base64.b64encode(KEY).decode() + "\n")
+    path.chmod(0o644)
+    with pytest.raises(errors.StoreError, match="others may read the key file"):
+        sealing.read_key(path)
+    path.chmod(0o600)
+    assert sealing.read_key(path) == KEY
+    for wrong in ("", "short", base64.b64encode(bytes(16)).decode()):
+        path.write_text(wrong)
+        with pytest.raises(errors.StoreError, match="is no key file"):
+            sealing.read_key(path)

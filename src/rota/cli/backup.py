@@ -16,12 +16,14 @@ from rota.kit import logs
     examples=[
         ("rota backup monday.backup", "the cluster of `rota up`"),
         ("rota backup monday.backup --store postgresql://rota@db/rota", "a replicated cluster, while it runs"),
+        ("rota backup monday.backup --key backup.key", "encrypted with the key in a file"),
         ("rota backup /backups/rota --follow --keep 7d", "every change as it happens, for a week"),
         ("rota backup /backups/rota --list", "the moments that can be restored"),
     ],
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @options.store_option("The store to back up:")
+@options.backup_key_option("Encrypt FILE with the key of this file:")
 @click.option("--follow", is_flag=True, help="Write every change to the folder FILE as it happens, until Ctrl-C.")
 @click.option("--list", "list_", is_flag=True, help="Show which moments the folder FILE can restore.")
 @click.option(
@@ -40,7 +42,15 @@ from rota.kit import logs
 )
 @output.json_option
 def command(
-    *, file: Path, store_url: str, follow: bool, list_: bool, base_every: float, keep: float, as_json: bool
+    *,
+    file: Path,
+    store_url: str,
+    key_file: Path | None,
+    follow: bool,
+    list_: bool,
+    base_every: float,
+    keep: float,
+    as_json: bool,
 ) -> None:
     """Write a consistent backup of a store to FILE. The store stays in use.
 
@@ -50,6 +60,8 @@ def command(
     """
     if follow and list_:
         raise click.UsageError("--follow and --list exclude each other")
+    if key_file is not None and (follow or list_):
+        raise click.UsageError("--key encrypts a single file; for --follow, name a folder of an encrypted file system")
     options.refuse_memory(store_url)
     if list_:
         _list(file, as_json=as_json)
@@ -58,10 +70,10 @@ def command(
     elif file.is_dir():
         raise click.UsageError(f"{file} is a folder: name a file, or give --follow")
     else:
-        _write(file, store_url, as_json=as_json)
+        _write(file, store_url, key_file, as_json=as_json)
 
 
-def _write(file: Path, store_url: str, *, as_json: bool) -> None:
+def _write(file: Path, store_url: str, key_file: Path | None, *, as_json: bool) -> None:
     import asyncio  # noqa: PLC0415
 
     from rota import backups  # noqa: PLC0415 - not needed to refuse an option
@@ -75,7 +87,7 @@ def _write(file: Path, store_url: str, *, as_json: bool) -> None:
             advance(entries - done)
             done = entries
 
-        summary = asyncio.run(backups.backup(store_url, file, progress=show))
+        summary = asyncio.run(backups.backup(store_url, file, progress=show, key_file=key_file))
     if as_json:
         output.document({"file": str(file), **summary})
     else:

@@ -177,3 +177,14 @@ def store_option(meaning: str) -> Callable[[_F], _F]:
         show_default="$ROTA_STORE, or rota.db in the data folder",
         help=f"{meaning} sqlite:///path, postgresql://..., etcd://host:port[,host:port] (etcds:// with TLS) or memory://.",
     )
+
+
+def backup_key_option(meaning: str) -> Callable[[_F], _F]:
+    """`--key FILE`: the key of an encrypted backup."""
+    return click.option(
+        "--key",
+        "key_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help=f"{meaning} 32 bytes in base64.",
+    )

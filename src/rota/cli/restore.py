@@ -15,15 +15,19 @@ from rota.kit import logs
     examples=[
         ("rota restore monday.backup --store sqlite:///restored.db", "into a new SQLite file"),
         ("rota restore laptop.backup --store etcd://10.0.0.1:2379,10.0.0.2:2379", "to another kind of store"),
+        ("rota restore monday.backup --key backup.key --store sqlite:///restored.db", "an encrypted backup"),
         ("rota restore /backups/rota --at 2026-05-01T12:30:00Z --store sqlite:///before.db", "as it was at a moment"),
     ],
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @options.store_option("The empty store to fill:")
+@options.backup_key_option("The key file that FILE was encrypted with:")
 @click.option("--at", default=None, metavar="TIME", help="With a folder: the last state at or before this time.")
 @click.option("--revision", type=click.IntRange(1), default=None, metavar="N", help="With a folder: this revision.")
 @output.json_option
-def command(*, file: Path, store_url: str, at: str | None, revision: int | None, as_json: bool) -> None:
+def command(
+    *, file: Path, store_url: str, key_file: Path | None, at: str | None, revision: int | None, as_json: bool
+) -> None:
     """Fill an empty store from FILE: a backup, or the folder of `rota backup --follow`.
 
     A folder is restored to its last change, unless --at or --revision names another moment. Everything is verified
@@ -38,6 +42,8 @@ def command(*, file: Path, store_url: str, at: str | None, revision: int | None,
         raise click.UsageError("--at and --revision exclude each other")
     if (at is not None or revision is not None) and not file.is_dir():
         raise click.UsageError(f"{file} is not a folder: --at and --revision need one of `rota backup --follow`")
+    if key_file is not None and file.is_dir():
+        raise click.UsageError(f"{file} is a folder: --key is for a single file")
     options.refuse_memory(store_url)
     logs.configure(level="warning")
     time = None if at is None else backups.moment_time(at)
@@ -45,7 +51,7 @@ def command(*, file: Path, store_url: str, at: str | None, revision: int | None,
         if file.is_dir():
             summary = asyncio.run(backups.restore_moment(file, store_url, revision=revision, at=time))
         else:
-            summary = asyncio.run(backups.restore(file, store_url))
+            summary = asyncio.run(backups.restore(file, store_url, key_file=key_file))
     if as_json:
         output.document({"file": str(file), **summary})
         return

@@ -3,7 +3,7 @@
 The file has a magic number, frames, and a SHA-256 of both. A frame is a length and a compressed MessagePack value:
 first the header, then lists of entries, then the number of entries. A backup is written to a temporary file and renamed
 when complete, so a file of that name is always complete. A restore verifies the whole file before it writes
-anything.
+anything. With a key, the magic number is another one, a salt follows it, and each frame is encrypted (`sealing`).
 """
 
 import asyncio
@@ -20,12 +20,15 @@ import msgspec
 from msgspec import Struct
 
 from rota.kit import clock
-from rota.store import errors, holds
+from rota.store import errors, holds, sealing
+from rota.store.sealing import Sealing
 from rota.store.store_interface import Entry, Page, Store
 
 #: The version of the layout; raised whenever an older Rota would misread it.
 FORMAT = 1
 _MAGIC = b"rota-backup\n"
+#: As long as the other.
+_SEALED_MAGIC = b"rota-sealed\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 #: At most this many entries in a frame: about a megabyte of usual objects ...
 _PAGE = 500
@@ -67,16 +70,23 @@ def _ignore(entries: int) -> None:
     """A progress callback that does nothing."""
 
 
-async def backup(store: Store, path: Path, *, time: clock.Clock, progress: Callable[[int], None] = _ignore) -> Summary:
+async def backup(
+    store: Store,
+    path: Path,
+    *,
+    time: clock.Clock,
+    progress: Callable[[int], None] = _ignore,
+    key: bytes | None = None,
+) -> Summary:
     """Write the current state of `store` to `path` while it stays in use; `progress` gets the number of entries
-    done.
+    done. With a `key`, the file is encrypted.
     """
     unready = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with _translated(path):
             file = await asyncio.to_thread(_create, unready, path)
             with file:
-                entries, revision = await _write(store, file, time, progress)
+                entries, revision = await _write(store, _Output(file, key), time, progress)
                 await asyncio.to_thread(_finish, file)
             size = unready.stat().st_size
             unready.replace(path)
@@ -86,7 +96,32 @@ async def backup(store: Store, path: Path, *, time: clock.Clock, progress: Calla
     return Summary(entries=entries, revision=revision, size_bytes=size)
 
 
-async def _write(store: Store, file: BinaryIO, time: clock.Clock, progress: Callable[[int], None]) -> tuple[int, int]:
+class _Output:
+    """A backup that is being written: frames, and the digest of everything so far."""
+
+    def __init__(self, file: BinaryIO, key: bytes | None) -> None:
+        self._file = file
+        salt = b"" if key is None else sealing.salt()
+        self._sealing = None if key is None else Sealing(key, salt)
+        head = _MAGIC if key is None else _SEALED_MAGIC + salt
+        self._digest = hashlib.sha256(head)
+        file.write(head)
+
+    def frame(self, content: Header | list[Entry] | int) -> None:
+        """Write a frame."""
+        packed = zlib.compress(msgspec.msgpack.encode(content), level=1)
+        if self._sealing is not None:
+            packed = self._sealing.seal(packed)
+        frame = len(packed).to_bytes(8, "big") + packed
+        self._digest.update(frame)
+        self._file.write(frame)
+
+    def end(self) -> None:
+        """Write the digest."""
+        self._file.write(self._digest.digest())
+
+
+async def _write(store: Store, file: _Output, time: clock.Clock, progress: Callable[[int], None]) -> tuple[int, int]:
     """Write all frames and the digest; returns the number of entries and their revision."""
     page, taken_at = await store.list("", limit=_PAGE), time.now()
     hold = holds.Hold(store, page.revision, time)
@@ -97,23 +132,21 @@ async def _write(store: Store, file: BinaryIO, time: clock.Clock, progress: Call
 
 
 async def _write_pages(
-    store: Store, file: BinaryIO, page: Page, taken_at: float, hold: holds.Hold, progress: Callable[[int], None]
+    store: Store, file: _Output, page: Page, taken_at: float, hold: holds.Hold, progress: Callable[[int], None]
 ) -> tuple[int, int]:
     revision, count = page.revision, 0
-    digest = hashlib.sha256(_MAGIC)
-    file.write(_MAGIC)
-    _write_frame(file, digest, Header(format=FORMAT, revision=revision, taken_at=taken_at))
+    file.frame(Header(format=FORMAT, revision=revision, taken_at=taken_at))
     while page.entries:
         for entries in _frames_of(page.entries):
-            await asyncio.to_thread(_write_frame, file, digest, entries)
+            await asyncio.to_thread(file.frame, entries)
         count += len(page.entries)
         progress(count)
         if not page.remaining:
             break
         await hold.keep()  # a backup of a large store can take longer than history is kept
         page = await store.list("", limit=_PAGE, after=page.entries[-1].key, revision=revision)
-    _write_frame(file, digest, count)
-    file.write(digest.digest())
+    file.frame(count)
+    file.end()
     return count, revision
 
 
@@ -138,13 +171,6 @@ def _create(unready: Path, path: Path) -> BinaryIO:
     return os.fdopen(os.open(unready, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def _write_frame(file: BinaryIO, digest: "hashlib._Hash", content: Header | list[Entry] | int) -> None:
-    packed = zlib.compress(msgspec.msgpack.encode(content), level=1)
-    frame = len(packed).to_bytes(8, "big") + packed
-    digest.update(frame)
-    file.write(frame)
-
-
 def _finish(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
@@ -159,18 +185,18 @@ def _keep_name(path: Path) -> None:
         os.close(folder)
 
 
-async def restore(store: Store, path: Path) -> Summary:
+async def restore(store: Store, path: Path, *, key: bytes | None = None) -> Summary:
     """Fill an empty store from a backup that `verify` accepted."""
-    found = await asyncio.to_thread(verify, path)
-    revision_range = await store.load(entries(path), revision=found.revision)
+    found = await asyncio.to_thread(verify, path, key=key)
+    revision_range = await store.load(entries(path, key=key), revision=found.revision)
     return Summary(entries=found.entries, revision=revision_range.revision, size_bytes=found.size_bytes)
 
 
-def verify(path: Path) -> Summary:
+def verify(path: Path, *, key: bytes | None = None) -> Summary:
     """Read the whole file; returns its summary, or raises if anything is wrong."""
     with _translated(path), path.open("rb") as file:
         _verify_digest(path, file)
-        frames = _frames(path, file)
+        frames = _frames(path, file, _opener(path, file, key))
         header = _header(path, next(frames, b""))
         count = -1
         found = 0
@@ -188,9 +214,7 @@ def verify(path: Path) -> Summary:
 def header(path: Path) -> Header:
     """Read only the header of a backup."""
     with _translated(path), path.open("rb") as file:
-        if file.read(len(_MAGIC)) != _MAGIC:
-            raise _not_a_backup(path)
-        return _header(path, next(_frames(path, file), b""))
+        return _header(path, next(_frames(path, file, _opener(path, file, None)), b""))
 
 
 def _not_a_backup(path: Path) -> errors.Corrupt:
@@ -198,11 +222,12 @@ def _not_a_backup(path: Path) -> errors.Corrupt:
 
 
 def _verify_digest(path: Path, file: BinaryIO) -> None:
-    """Check the digest at the file's end, and seek to the end of the magic number."""
+    """Check the digest at the file's end, and return to the beginning."""
     size = path.stat().st_size
-    if file.read(len(_MAGIC)) != _MAGIC:
+    magic = file.read(len(_MAGIC))
+    if magic not in {_MAGIC, _SEALED_MAGIC}:
         raise _not_a_backup(path)
-    digest = hashlib.sha256(_MAGIC)
+    digest = hashlib.sha256(magic)
     left = size - len(_MAGIC) - _DIGEST_BYTES
     while left > 0:
         piece = file.read(min(left, 1 << 20))
@@ -212,14 +237,28 @@ def _verify_digest(path: Path, file: BinaryIO) -> None:
         left -= len(piece)
     if left or file.read() != digest.digest():
         raise _damaged(path, "it is truncated or was altered")
-    file.seek(len(_MAGIC))
+    file.seek(0)
 
 
-def entries(path: Path) -> Iterator[Entry]:
+def _opener(path: Path, file: BinaryIO, key: bytes | None) -> Sealing | None:
+    """What opens the frames; None if they are not encrypted. Reads the file's beginning up to the first frame."""
+    magic = file.read(len(_MAGIC))
+    if magic == _MAGIC and key is None:
+        return None
+    if magic == _MAGIC:
+        # A plain file in the place of an encrypted one must not be taken for it.
+        raise errors.StoreError(f"{path} is not encrypted", "leave --key out if that is the file you mean")
+    if magic != _SEALED_MAGIC:
+        raise _not_a_backup(path)
+    if key is None:
+        raise errors.StoreError(f"{path} is encrypted", "name the key file that it was made with: --key FILE")
+    return Sealing(key, file.read(sealing.SALT_BYTES))
+
+
+def entries(path: Path, *, key: bytes | None = None) -> Iterator[Entry]:
     """The entries of a file that `verify` accepted."""
     with path.open("rb") as file:
-        file.seek(len(_MAGIC))
-        frames = _frames(path, file)
+        frames = _frames(path, file, _opener(path, file, key))
         next(frames)
         for frame in frames:
             content = _decode(path, frame, _BODY)
@@ -227,16 +266,19 @@ def entries(path: Path) -> Iterator[Entry]:
                 yield from content
 
 
-def _frames(path: Path, file: BinaryIO) -> Iterator[bytes]:
+def _frames(path: Path, file: BinaryIO, opener: Sealing | None) -> Iterator[bytes]:
     """The frames from the current position to the digest, unpacked."""
     end = path.stat().st_size - _DIGEST_BYTES
     while file.tell() < end:
         size = int.from_bytes(file.read(8), "big")
         if size > min(end - file.tell(), _MOST_FRAME_BYTES):
             raise _damaged(path, "a frame is longer than the file")
+        packed = file.read(size)
+        if opener is not None:
+            packed = opener.open(packed)
         unpacker = zlib.decompressobj()
         try:
-            frame = unpacker.decompress(file.read(size), _MOST_FRAME_BYTES)
+            frame = unpacker.decompress(packed, _MOST_FRAME_BYTES)
         except zlib.error as problem:
             raise _damaged(path, str(problem)) from problem
         if unpacker.unconsumed_tail:
