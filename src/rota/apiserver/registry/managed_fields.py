@@ -290,7 +290,13 @@ def _outline(value: Any, schema: schemas.TypeSchema) -> Hashable:
             return _encode(value)
         if fields.atomic:
             return bool(value)
-        return tuple([(name, _outline(item, fields.child(name))) for name, item in value.items()])
+        # Most fields are scalars, which have no outline: neither a call nor their schema is needed.
+        return tuple(
+            [
+                (name, _outline(item, fields.child(name)) if item.__class__ in _WITH_PARTS else None)
+                for name, item in value.items()
+            ]
+        )
     if value.__class__ is list:
         items = schema.items
         if items is None or items.relation == "set":
@@ -307,6 +313,7 @@ def _outline(value: Any, schema: schemas.TypeSchema) -> Hashable:
     return None
 
 
+_WITH_PARTS: Final[frozenset[type[object]]] = frozenset({dict, list})
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
 #: For comparisons: Python says that True equals 1.
