@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
     from rota.testing.servers.kubernetes import StockApiServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.xdist_group("browser"),
+    # A page waits up to a minute for each of several things on a busy machine.
+    pytest.mark.timeout(600),
+]
 
 
 @contextlib.contextmanager

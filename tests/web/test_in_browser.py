@@ -12,7 +12,13 @@ from tests.web.conftest import WAIT_MS, Cluster, Visit, visiting
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Route
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.xdist_group("browser"),
+    # A page waits up to a minute for each of several things on a busy machine.
+    pytest.mark.timeout(600),
+]
 
 AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text()
 PAGES = (
@@ -33,6 +39,8 @@ PAGES = (
     "what-if?drain=worker-1",
     "schedulers",
     "federation",
+    "workloads",
+    "simulations",
 )
 
 

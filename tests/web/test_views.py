@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.client.informers.cache import Key
-from rota.web.views import nodes, objects, overview, pods
+from rota.web.views import forecasts, nodes, objects, overview, pods
 from rota.web.views.nodes import NodeTable
 from rota.web.views.overview import Overview
 from rota.web.views.pods import Pod, PodTable
@@ -206,3 +206,23 @@ def test_objects_come_without_what_only_servers_read() -> None:
     noted = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "mine": "x"}
     read = objects.read({"metadata": {"name": "q", "managedFields": [{}], "annotations": noted}, "spec": {"weight": 1}})
     assert read == {"metadata": {"name": "q", "annotations": {"mine": "x"}}, "spec": {"weight": 1}}
+
+
+def test_a_forecast_is_a_row_and_says_what_is_stale() -> None:
+    wire: dict[str, Any] = {
+        "metadata": {"name": "n1"},
+        "status": {
+            "observedTime": "1970-01-01T00:02:00Z",
+            "horizonSeconds": 300,
+            "resources": [
+                {"resource": "cpu", "basis": "Measured", "used": "250m", "peak": "1500m"},
+                {"resource": "memory", "basis": "Stale", "used": "1Gi", "peak": "2Gi"},
+            ],
+        },
+    }
+    row = forecasts.read(wire)
+    assert row == forecasts.Forecast("n1", 120, 300, 250, 1500, 2**30, 2**31, ("memory",))
+    assert forecasts.read({"metadata": {"name": "n2"}}).observed == 0
+    table = forecasts.ForecastTable()
+    table.apply("forecasts", Key("", "n1"), None, row, 0)
+    assert table.begin() == [{"columns": forecasts.Forecast.__struct_fields__, "rows": [("/n1", row)]}]

@@ -12,16 +12,17 @@ export class ApiError extends Error {
 
 /**
  * @param {string} path
- * @param {{method?: string, body?: object, type?: string, accept?: string, signal?: AbortSignal}} [options]
+ * @param {{method?: string, body?: object, text?: string, type?: string, accept?: string, signal?: AbortSignal}} [options]
  */
 export async function request(path, options = {}) {
   /** @type {Record<string, string>} */
   const headers = { "x-rota-page-key": pageKey.value, accept: options.accept ?? "application/json" };
-  if (options.body) headers["content-type"] = options.type ?? "application/json";
+  const body = options.text ?? (options.body && JSON.stringify(options.body));
+  if (body) headers["content-type"] = options.type ?? "application/json";
   const answer = await fetch(path, {
     method: options.method ?? "GET",
     headers,
-    body: options.body ? JSON.stringify(options.body) : undefined,
+    body,
     signal: options.signal,
     cache: "no-store",
   });

@@ -6,13 +6,16 @@ import { pageKey, redeemTicket, signOut, userName } from "./session.js";
 import { Empty, Link, go, html, place } from "./ui.js";
 import { SignIn } from "./views/signin.js";
 import { Overview } from "./views/overview.js";
-import { ClusterMap, NodePage } from "./views/map.js";
+import { ClusterMap } from "./views/map.js";
+import { NodePage } from "./views/node.js";
 import { Pods } from "./views/pods.js";
 import { PodPage } from "./views/pod.js";
 import { Pipelines } from "./views/pipelines.js";
 import { RunPage } from "./views/run.js";
+import { Workloads } from "./views/workloads.js";
 import { Queues } from "./views/queues.js";
 import { Schedulers } from "./views/schedulers.js";
+import { Simulations } from "./views/simulations.js";
 import { WhatIf } from "./views/whatif.js";
 import { Federation } from "./views/federation.js";
 
@@ -20,11 +23,13 @@ const PAGES = [
   ["overview", "Overview", "o"],
   ["map", "Cluster map", "m"],
   ["pods", "Pods", "p"],
+  ["workloads", "Workloads", "k"],
   ["pipelines", "Pipelines", "l"],
   ["queues", "Queues and jobs", "q"],
   ["what-if", "What if", "w"],
   ["schedulers", "Schedulers", "s"],
   ["federation", "Federation", "f"],
+  ["simulations", "Simulations", "i"],
 ];
 
 function Page() {
@@ -45,12 +50,16 @@ function Page() {
       return rest.length === 2
         ? html`<${RunPage} namespace=${rest[0]} name=${rest[1]} key=${rest.join("/")} />`
         : html`<${Pipelines} />`;
+    case "workloads":
+      return html`<${Workloads} />`;
     case "queues":
       return html`<${Queues} />`;
     case "schedulers":
       return html`<${Schedulers} />`;
     case "what-if":
       return html`<${WhatIf} />`;
+    case "simulations":
+      return html`<${Simulations} />`;
     case "federation":
       return html`<${Federation} />`;
     default:

@@ -93,6 +93,14 @@ export function size(bytes) {
   return `${bytes}`;
 }
 
+const UNITS = { n: 1e-9, u: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, Ki: 1024, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50 };
+
+/** The value of a quantity such as `250m` or `2Gi`. @param {string | number | undefined} text */
+export function amount(text) {
+  const found = /^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]*)$/.exec(String(text ?? "0"));
+  return found ? Number(found[1]) * (found[2] ? UNITS[found[2]] ?? NaN : 1) : NaN;
+}
+
 /** @param {number} milli */
 export const cores = (milli) => (milli % 1000 ? (milli / 1000).toFixed(milli < 1000 ? 2 : 1) : `${milli / 1000}`);
 /** @param {number} count @param {string} one @param {string} [many] */
@@ -164,9 +172,10 @@ export function Tabs({ tabs, current, param = "tab" }) {
 }
 
 /**
- * An action with a question before it. @param {{label: string, question: string, act: () => Promise<any>, danger?: boolean}} props
+ * An action with a question before it, and a field for a value if it needs one.
+ * @param {{label: string, question: string, act: (value: string) => Promise<any>, danger?: boolean, field?: {label: string, value: string, type: string}}} props
  */
-export function Action({ label, question, act, danger }) {
+export function Action({ label, question, act, danger, field }) {
   const [open, setOpen] = useState(false);
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
@@ -174,10 +183,12 @@ export function Action({ label, question, act, danger }) {
   useEffect(() => {
     if (open) dialog.current?.showModal();
   }, [open]);
+  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   const run = async () => {
+    if (input.current && !input.current.reportValidity()) return;
     setBusy(true);
     try {
-      await act();
+      await act(input.current?.value ?? "");
       setOpen(false);
     } catch (error) {
       setProblem(String(/** @type {Error} */ (error).message));
@@ -188,6 +199,7 @@ export function Action({ label, question, act, danger }) {
   return html`<button class=${danger ? "danger" : ""} onClick=${() => { setProblem(""); setOpen(true); }}>${label}</button>
     ${open && html`<dialog ref=${dialog} onClose=${() => setOpen(false)} aria-label=${label}>
       <p>${question}</p>
+      ${field && html`<p><label>${field.label} <input ref=${input} type=${field.type} min="0" required value=${field.value} /></label></p>`}
       ${problem && html`<p class="problem" role="alert">${problem}</p>`}
       <div class="row end"><button onClick=${() => setOpen(false)}>Cancel</button>
       <button class=${danger ? "danger" : "primary"} disabled=${busy} onClick=${run}>${label}</button></div>

@@ -8,7 +8,7 @@ from rota.api.batch import kinds as batch
 from rota.client.masters import LEASES
 from rota.client.paths import Target
 from rota.client.rights import Right
-from rota.web.views import nodes, objects, overview, pods
+from rota.web.views import forecasts, nodes, objects, overview, pods
 from rota.web.views.view import View
 
 Read: TypeAlias = Callable[[dict[str, Any]], Any]
@@ -57,6 +57,9 @@ COLLECTIONS: Final[Mapping[str, Collection]] = {
     "batchjobs": _objects(batch.JOBS),
     "jobs": _objects(("batch", "v1", "jobs")),
     "deployments": _objects(("apps", "v1", "deployments")),
+    "statefulsets": _objects(("apps", "v1", "statefulsets")),
+    "daemonsets": _objects(("apps", "v1", "daemonsets")),
+    "forecasts": Collection(("rota.dev", "v1alpha1", "nodeforecasts"), forecasts.read),
     "clusters": _objects(("cluster.karmada.io", "v1alpha1", "clusters")),
     "bindings": _objects(("work.karmada.io", "v1alpha2", "resourcebindings")),
 }
@@ -68,6 +71,7 @@ VIEWS: Final[Mapping[str, ViewKind]] = {
     ),
     "nodes": ViewKind(collections=("nodes", "pods"), make=lambda _: nodes.NodeTable()),
     "pods": ViewKind(collections=("pods",), make=pods.PodTable, namespaced=True),
+    "forecasts": ViewKind(collections=("forecasts",), make=forecasts.ForecastTable, every_s=1.0),
     **{
         name: ViewKind(collections=(name,), make=objects.ObjectTable, namespaced=name not in _CLUSTER_WIDE)
         for name, one in COLLECTIONS.items()

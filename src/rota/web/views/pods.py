@@ -1,6 +1,5 @@
 """Pods as rows: what kubectl prints, what they request, and why they wait."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -8,8 +7,7 @@ import msgspec
 from rota.api import meta, resources, times
 from rota.api.identifiers import GroupResource
 from rota.apiserver.printing import pods as printing
-from rota.client.informers.cache import Key
-from rota.web.views.view import Table
+from rota.web.views.view import Rows
 
 GPU: Final = "nvidia.com/gpu"
 _PRINTER: Final = printing.PRINTERS[GroupResource("", "pods")]
@@ -89,26 +87,8 @@ def _message(status: dict[str, Any]) -> str:
     return ""
 
 
-class PodTable:
+class PodTable(Rows[Pod]):
     """All pods, or those of one namespace."""
 
     def __init__(self, namespace: str = "") -> None:
-        self._namespace: Final = namespace
-        self._table: Final = Table[Pod](Pod.__struct_fields__)
-
-    def apply(self, collection: str, key: Key, old: Pod | None, new: Pod | None, now: float, /) -> None:
-        """See `View.apply`."""
-        if self._namespace and key.namespace != self._namespace:
-            return
-        if new is None:
-            self._table.drop(f"{key.namespace}/{key.name}")
-        else:
-            self._table.put(f"{key.namespace}/{key.name}", new)
-
-    def begin(self) -> Sequence[object]:
-        """See `View.begin`."""
-        return self._table.begin()
-
-    def delta(self, now: float, /) -> object | None:
-        """See `View.delta`."""
-        return self._table.delta(now)
+        super().__init__(Pod.__struct_fields__, namespace)

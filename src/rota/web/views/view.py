@@ -69,3 +69,29 @@ class Table(Generic[R]):
         gone = [key for key in self._changed if key not in self._rows]
         self._changed.clear()
         return {"set": put, "gone": gone}
+
+
+class Rows(Generic[R]):
+    """A view with one row for each object of a kind, of one namespace or of all; the collection has made the rows."""
+
+    def __init__(self, columns: Iterable[str], namespace: str = "") -> None:
+        self._namespace: Final = namespace
+        self._table: Final = Table[R](columns)
+
+    def apply(self, collection: str, key: Key, old: R | None, new: R | None, now: float, /) -> None:
+        """See `View.apply`."""
+        if self._namespace and key.namespace != self._namespace:
+            return
+        name = f"{key.namespace}/{key.name}"
+        if new is None:
+            self._table.drop(name)
+        else:
+            self._table.put(name, new)
+
+    def begin(self) -> Sequence[object]:
+        """See `View.begin`."""
+        return self._table.begin()
+
+    def delta(self, now: float, /) -> object | None:
+        """See `View.delta`."""
+        return self._table.delta(now)

@@ -66,11 +66,11 @@ rota:batch-edit
     create,delete,deletecollection,patch,update  scheduling.volcano.sh  podgroups
 rota:dashboard: User/rota:dashboard
     read  core  namespaces,nodes,pods
-    read  apps  deployments
+    read  apps  daemonsets,deployments,statefulsets
     read  batch  jobs
     read  coordination.k8s.io  leases
     read  rbac.authorization.k8s.io  clusterrolebindings,clusterroles,rolebindings,roles
-    read  rota.dev  pipelineruns,pipelines,schedulerinstances,shardmaps,stepruns
+    read  rota.dev  nodeforecasts,pipelineruns,pipelines,schedulerinstances,shardmaps,stepruns
     read  batch.volcano.sh  jobs
     read  scheduling.volcano.sh  podgroups,queues
     read  cluster.karmada.io  clusters

@@ -1,31 +1,65 @@
-/** The cluster map: every node as a tile, by any label, filled by what its pods request; and the page of one node. */
+/** The cluster map: every node as a tile, by any label, filled by what is requested, used or expected. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { merge } from "../api.js";
-import { Action, Empty, Link, Meter, Status, Table, cores, go, html, notReady, place, plural, podLink, setQuery, size, useNow, duration, useRight, useView } from "../ui.js";
-import { POD } from "./pods.js";
+import { Empty, Link, Status, Table, cores, go, html, notReady, place, plural, setQuery, size, useView } from "../ui.js";
 
 /** The columns of a row, as in `views/nodes.py`. */
-const NODE = { name: 0, ready: 1, cordoned: 2, pressures: 3, taints: 4, labels: 5, cpu: 6, cpuUsed: 7, memory: 8, memoryUsed: 9, gpus: 10, gpusUsed: 11, pods: 12, podsUsed: 13, created: 14, version: 15, message: 16 };
-const FILLS = { cpu: ["Processor", NODE.cpuUsed, NODE.cpu], memory: ["Memory", NODE.memoryUsed, NODE.memory], gpu: ["GPUs", NODE.gpusUsed, NODE.gpus], pods: ["Pods", NODE.podsUsed, NODE.pods] };
+export const NODE = { name: 0, ready: 1, cordoned: 2, pressures: 3, taints: 4, labels: 5, cpu: 6, cpuUsed: 7, memory: 8, memoryUsed: 9, gpus: 10, gpusUsed: 11, pods: 12, podsUsed: 13, created: 14, version: 15, message: 16 };
+/** The columns of a forecast, as in `views/forecasts.py`. */
+const FORECAST = { node: 0, observed: 1, horizon: 2, cpuUsed: 3, cpuPeak: 4, memoryUsed: 5, memoryPeak: 6, stale: 7 };
+
+/**
+ * What tiles can be filled by: a name, how it is known, and the part and the whole of a node. Of a node without a
+ * forecast the part is null.
+ * @typedef {{name: string, word: string, part: (row: any[], forecast?: any[]) => number | null, whole: number}} Fill
+ * @type {Record<string, Fill>}
+ */
+const REQUESTED = {
+  cpu: { name: "Processor", word: "requested", part: (row) => row[NODE.cpuUsed], whole: NODE.cpu },
+  memory: { name: "Memory", word: "requested", part: (row) => row[NODE.memoryUsed], whole: NODE.memory },
+  gpu: { name: "GPUs", word: "requested", part: (row) => row[NODE.gpusUsed], whole: NODE.gpus },
+  pods: { name: "Pods", word: "placed", part: (row) => row[NODE.podsUsed], whole: NODE.pods },
+};
+/** @param {number} column @param {string} resource */
+const known = (column, resource) => (/** @type {any[]} */ _, /** @type {any[] | undefined} */ forecast) => (forecast && !forecast[FORECAST.stale].includes(resource) ? forecast[column] : null);
+/** @type {Record<string, Fill>} */
+const FORECASTS = {
+  "cpu-used": { name: "Processor", word: "used", part: known(FORECAST.cpuUsed, "cpu"), whole: NODE.cpu },
+  "cpu-peak": { name: "Processor", word: "expected at most", part: known(FORECAST.cpuPeak, "cpu"), whole: NODE.cpu },
+  "memory-used": { name: "Memory", word: "used", part: known(FORECAST.memoryUsed, "memory"), whole: NODE.memory },
+  "memory-peak": { name: "Memory", word: "expected at most", part: known(FORECAST.memoryPeak, "memory"), whole: NODE.memory },
+};
 const ZONE = "topology.kubernetes.io/zone";
 const SPOT = /(spot|preempt|interrupt|evict)/i;
 
-/** @param {any[]} row @param {keyof typeof FILLS} fill */
-const share = (row, fill) => (row[FILLS[fill][2]] ? row[FILLS[fill][1]] / row[FILLS[fill][2]] : 0);
+/** How full a node is, from 0 to 1; null if that is not known. @param {any[]} row @param {Fill} fill @param {Map<string, any[]>} forecasts */
+function share(row, fill, forecasts) {
+  const part = fill.part(row, forecasts.get(`/${row[NODE.name]}`));
+  return part === null ? null : row[fill.whole] ? part / row[fill.whole] : 0;
+}
+/** @param {number | null} part */
+const percent = (part) => (part === null ? "not measured" : `${Math.round(part * 100)} %`);
 /** @param {any[]} row */
 const notice = (row) => row[NODE.taints].find((/** @type {string} */ one) => SPOT.test(one)) ?? "";
 /** @param {any[]} row */
 const stateOf = (row) => (!row[NODE.ready] ? "NotReady" : row[NODE.pressures].length ? "Pressure" : notice(row) ? "Notice" : row[NODE.cordoned] ? "Cordoned" : "Ready");
-/** @param {any[]} row @param {keyof typeof FILLS} fill */
-const inWords = (row, fill) => `${row[NODE.name]}: ${FILLS[fill][0].toLowerCase()} ${Math.round(share(row, fill) * 100)} % requested, ${row[NODE.podsUsed]} pods, ${stateOf(row)}`;
+/** @param {any[]} row @param {Fill} fill @param {Map<string, any[]>} forecasts */
+function inWords(row, fill, forecasts) {
+  const part = share(row, fill, forecasts);
+  return `${row[NODE.name]}: ${fill.name.toLowerCase()} ${part === null ? "not measured" : `${percent(part)} ${fill.word}`}, ${plural(row[NODE.podsUsed], "pod")}, ${stateOf(row)}`;
+}
 
 export function ClusterMap() {
   const { query } = place.value;
-  const fill = /** @type {keyof typeof FILLS} */ (query.get("fill") ?? "cpu");
   const text = (query.get("q") ?? "").toLowerCase();
   const view = useView("nodes");
+  // Clusters without a forecaster have none; the map then shows requests.
+  const forecasts = useView("forecasts");
+  const fills = forecasts.rows.size ? { ...REQUESTED, ...FORECASTS } : REQUESTED;
+  const chosen = query.get("fill") ?? "cpu";
+  const fill = fills[chosen] ?? REQUESTED.cpu;
   const other = notReady(view, "nodes");
   const version = view.version.value;
+  const measured = forecasts.version.value;
   const zoned = useMemo(() => [...view.rows.values()].some((row) => row[NODE.labels][ZONE]), [view.rows.size]);
   const by = query.get("by") ?? (zoned ? ZONE : "none");
   const rows = useMemo(
@@ -38,25 +72,26 @@ export function ClusterMap() {
     return [...found].sort();
   }, [view.rows.size]);
   if (other) return html`<h1>Cluster map</h1>${other}`;
-  const fullest = [...rows].sort((a, b) => share(b, fill) - share(a, fill)).slice(0, 8);
+  const shares = new Map(rows.map((row) => [row, share(row, fill, forecasts.rows) ?? -1]));
+  const fullest = [...rows].sort((a, b) => (shares.get(b) ?? 0) - (shares.get(a) ?? 0)).slice(0, 8);
   return html`<h1>Cluster map</h1>
     <div class="row filters">
       <label>Group by <select value=${by} onChange=${(/** @type {any} */ e) => setQuery({ by: e.target.value })}>
         <option value="none" selected=${by === "none"}>nothing</option>${labels.map((one) => html`<option selected=${one === by}>${one}</option>`)}</select></label>
-      <label>Fill by <select value=${fill} onChange=${(/** @type {any} */ e) => setQuery({ fill: e.target.value })}>
-        ${Object.entries(FILLS).map(([id, [name]]) => html`<option value=${id} selected=${id === fill}>${name} requested</option>`)}</select></label>
+      <label>Fill by <select value=${chosen} onChange=${(/** @type {any} */ e) => setQuery({ fill: e.target.value })}>
+        ${Object.entries(fills).map(([id, one]) => html`<option value=${id} selected=${one === fill}>${one.name} ${one.word}</option>`)}</select></label>
       <label>Find <input data-filter type="search" value=${query.get("q") ?? ""} onInput=${(/** @type {any} */ e) => setQuery({ q: e.target.value })} /></label>
       <span class="muted" role="status">${plural(rows.length, "node")}</span>
     </div>
     ${rows.length === 0
       ? html`<${Empty} title=${view.rows.size ? "No node matches" : "There is no node yet"}><p>${view.rows.size ? "" : html`Add a machine: <code>rota token create</code> here, <code>rota worker --join URL --token TOKEN</code> there.`}</p><//>`
-      : html`<${Tiles} rows=${rows} by=${by} fill=${fill} />
-    <p class="legend"><span><i class="tile-good"></i>requested</span><span><i class="tile-full"></i>over 90 %</span><span>▲ not ready</span><span>! pressure</span><span>◇ notice</span><span>/ cordoned</span></p>
-    <h2>Fullest by ${FILLS[fill][0].toLowerCase()}</h2>
+      : html`<${Tiles} rows=${rows} by=${by} fill=${fill} forecasts=${forecasts.rows} measured=${measured} />
+    <p class="legend"><span><i class="tile-good"></i>${fill.word}</span><span><i class="tile-full"></i>over 90 %</span><span>▲ not ready</span><span>! pressure</span><span>◇ notice</span><span>/ cordoned</span></p>
+    <h2>Fullest by ${fill.name.toLowerCase()} ${fill.word}</h2>
     <${Table} caption="The fullest nodes" rows=${fullest} keyOf=${(/** @type {any[]} */ r) => r[NODE.name]} columns=${[
       { id: "name", name: "Node", cell: (/** @type {any[]} */ r) => html`<${Link} to=${`nodes/${encodeURIComponent(r[NODE.name])}`}>${r[NODE.name]}<//>` },
       { id: "state", name: "State", cell: (/** @type {any[]} */ r) => html`<${NodeStatus} row=${r} />` },
-      { id: "share", name: `${FILLS[fill][0]} requested`, num: true, cell: (/** @type {any[]} */ r) => `${Math.round(share(r, fill) * 100)} %` },
+      { id: "share", name: `${fill.name} ${fill.word}`, num: true, cell: (/** @type {any[]} */ r) => percent(share(r, fill, forecasts.rows)) },
       { id: "cpu", name: "Processor", num: true, cell: (/** @type {any[]} */ r) => `${cores(r[NODE.cpuUsed])} / ${cores(r[NODE.cpu])}` },
       { id: "memory", name: "Memory", num: true, cell: (/** @type {any[]} */ r) => `${size(r[NODE.memoryUsed])} / ${size(r[NODE.memory])}` },
       { id: "pods", name: "Pods", num: true, cell: (/** @type {any[]} */ r) => r[NODE.podsUsed] },
@@ -64,7 +99,7 @@ export function ClusterMap() {
 }
 
 /** @param {{row: any[]}} props */
-function NodeStatus({ row }) {
+export function NodeStatus({ row }) {
   const state = stateOf(row);
   return html`<${Status} status=${state} kind=${{ Ready: "good", Cordoned: "waits", Notice: "waits" }[state] ?? "bad"} />`;
 }
@@ -99,8 +134,8 @@ function layout(rows, by, width) {
   return { tiles, heads, tile, step, across, height: Math.max(y, 40) };
 }
 
-/** @param {{rows: any[][], by: string, fill: keyof typeof FILLS}} props */
-function Tiles({ rows, by, fill }) {
+/** @param {{rows: any[][], by: string, fill: Fill, forecasts: Map<string, any[]>, measured: number}} props */
+function Tiles({ rows, by, fill, forecasts, measured }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [width, setWidth] = useState(0);
   const [at, setAt] = useState(-1);
@@ -112,8 +147,8 @@ function Tiles({ rows, by, fill }) {
     return () => watch.disconnect();
   }, []);
   useEffect(() => {
-    if (canvas.current && width) draw(canvas.current, placed, width, fill, at);
-  }, [placed, width, fill, at]);
+    if (canvas.current && width) draw(canvas.current, placed, width, fill, forecasts, at);
+  }, [placed, width, fill, measured, at]);
   const hit = (/** @type {MouseEvent} */ event) =>
     placed.tiles.findIndex((one) => event.offsetX >= one.x && event.offsetX < one.x + placed.tile && event.offsetY >= one.y && event.offsetY < one.y + placed.tile);
   const open = (/** @type {number} */ index) => index >= 0 && go(`nodes/${encodeURIComponent(placed.tiles[index].row[NODE.name])}`);
@@ -124,14 +159,14 @@ function Tiles({ rows, by, fill }) {
       setAt(Math.max(0, Math.min(placed.tiles.length - 1, at < 0 ? 0 : at + step)));
     } else if (event.key === "Enter") open(at);
   };
-  const told = at >= 0 && placed.tiles[at] ? inWords(placed.tiles[at].row, fill) : "Point at a tile, or move with the arrow keys; Enter opens a node.";
+  const told = at >= 0 && placed.tiles[at] ? inWords(placed.tiles[at].row, fill, forecasts) : "Point at a tile, or move with the arrow keys; Enter opens a node.";
   return html`<div class="map"><canvas ref=${canvas} tabindex="0" role="img" aria-label=${`Map of ${plural(rows.length, "node")}. ${told}`}
       onMouseMove=${(/** @type {MouseEvent} */ e) => setAt(hit(e))} onMouseLeave=${() => setAt(-1)} onClick=${(/** @type {MouseEvent} */ e) => open(hit(e))} onKeyDown=${key}></canvas></div>
     <p class="map-told" role="status">${told}</p>`;
 }
 
-/** @param {HTMLCanvasElement} canvas @param {ReturnType<typeof layout>} placed @param {number} width @param {keyof typeof FILLS} fill @param {number} at */
-function draw(canvas, placed, width, fill, at) {
+/** @param {HTMLCanvasElement} canvas @param {ReturnType<typeof layout>} placed @param {number} width @param {Fill} fill @param {Map<string, any[]>} forecasts @param {number} at */
+function draw(canvas, placed, width, fill, forecasts, at) {
   const ratio = devicePixelRatio || 1;
   canvas.width = width * ratio;
   canvas.height = placed.height * ratio;
@@ -147,7 +182,8 @@ function draw(canvas, placed, width, fill, at) {
   pen.fillStyle = muted;
   for (const head of placed.heads) pen.fillText(`${head.name} · ${plural(head.count, "node")}`, 0, head.y);
   placed.tiles.forEach(({ x, y, row }, index) => {
-    const part = Math.min(1, share(row, fill));
+    const known = share(row, fill, forecasts);
+    const part = Math.min(1, known ?? 0);
     pen.fillStyle = ground;
     pen.fillRect(x, y, tile, tile);
     pen.fillStyle = part > 0.9 ? full : good;
@@ -171,7 +207,7 @@ function draw(canvas, placed, width, fill, at) {
       pen.fillStyle = ink;
       pen.font = "11px system-ui, sans-serif";
       pen.fillText(row[NODE.name].length > tile / 6.2 ? `${row[NODE.name].slice(0, Math.floor(tile / 6.2) - 1)}…` : row[NODE.name], x + 5, y + 15);
-      pen.fillText(`${Math.round(part * 100)} %`, x + 5, y + 29);
+      pen.fillText(known === null ? "?" : `${Math.round(part * 100)} %`, x + 5, y + 29);
     }
     if (index === at) {
       pen.strokeStyle = accent;
@@ -180,53 +216,4 @@ function draw(canvas, placed, width, fill, at) {
       pen.lineWidth = 1;
     }
   });
-}
-
-/** @param {{name: string}} props */
-export function NodePage({ name }) {
-  const nodes = useView("nodes");
-  const pods = useView("pods");
-  const now = useNow();
-  const mayPatch = useRight("patch", "nodes");
-  const title = html`<p class="crumbs"><${Link} to="map">Cluster map<//></p>`;
-  const other = notReady(nodes, "nodes");
-  if (other) return html`${title}<h1>${name}</h1>${other}`;
-  const row = nodes.rows.get(name);
-  if (!row) return html`${title}<h1>${name}</h1><${Empty} title="There is no such node"><p><${Link} to="map">Back to the map<//></p><//>`;
-  const own = [...pods.rows.values()].filter((one) => one[POD.node] === name).sort((a, b) => b[POD.cpu] - a[POD.cpu]);
-  const live = own.filter((one) => !["Succeeded", "Failed"].includes(one[POD.phase]));
-  const cordon = () => merge(`/api/v1/nodes/${encodeURIComponent(name)}`, { spec: { unschedulable: row[NODE.cordoned] ? null : true } });
-  return html`${title}
-    <div class="row between"><h1>${name} <${NodeStatus} row=${row} /></h1>
-      <div class="row"><${Link} to=${`what-if?drain=${encodeURIComponent(name)}`}>What if it were drained?<//>
-      ${mayPatch && html`<${Action} label=${row[NODE.cordoned] ? "Uncordon" : "Cordon"} act=${cordon}
-        question=${row[NODE.cordoned] ? `Let the scheduler place pods on ${name} again?` : `Place no further pods on ${name}? Its ${live.length} pods keep running.`} />`}</div></div>
-    ${row[NODE.message] && html`<p class="problem">${row[NODE.message]}</p>`}
-    <div class="columns"><section aria-label="Requests"><h2>Requested</h2>
-      <${Meter} label="Processor" part=${row[NODE.cpuUsed]} of=${row[NODE.cpu]} text=${`${cores(row[NODE.cpuUsed])} of ${cores(row[NODE.cpu])} cores`} />
-      <${Meter} label="Memory" part=${row[NODE.memoryUsed]} of=${row[NODE.memory]} text=${`${size(row[NODE.memoryUsed])} of ${size(row[NODE.memory])}`} />
-      ${row[NODE.gpus] > 0 && html`<${Meter} label="GPUs" part=${row[NODE.gpusUsed]} of=${row[NODE.gpus]} text=${`${row[NODE.gpusUsed]} of ${row[NODE.gpus]}`} />`}
-      <${Meter} label="Pods" part=${row[NODE.podsUsed]} of=${row[NODE.pods]} text=${`${row[NODE.podsUsed]} of ${row[NODE.pods]}`} />
-      <h2>By pod</h2>
-      <${Stack} pods=${live} whole=${row[NODE.cpu]} />
-    </section><section aria-label="Facts"><h2>Facts</h2><dl class="facts">
-      <dt>Version</dt><dd>${row[NODE.version]}</dd><dt>Joined</dt><dd>${duration(now - row[NODE.created])} ago</dd>
-      ${row[NODE.pressures].length > 0 && html`<dt>Pressure</dt><dd>${row[NODE.pressures].join(", ")}</dd>`}
-      <dt>Taints</dt><dd>${row[NODE.taints].length ? row[NODE.taints].map((/** @type {string} */ one) => html`<span class="tag">${one}</span> `) : "none"}</dd>
-      <dt>Labels</dt><dd>${Object.entries(row[NODE.labels]).map(([key, value]) => html`<span class="tag">${key}=${value}</span> `)}</dd></dl></section></div>
-    <h2>Pods on this node</h2>
-    ${notReady(pods, "pods") ?? (own.length === 0 ? html`<${Empty} title="No pod is on this node" />` : html`<${Table} caption="Pods on this node" rows=${own} height=${420} keyOf=${(/** @type {any[]} */ r) => `${r[0]}/${r[1]}`} columns=${[
-      { id: "name", name: "Pod", cell: (/** @type {any[]} */ r) => html`<${Link} to=${podLink(r[0], r[1])}>${r[0]}/${r[1]}<//>` },
-      { id: "status", name: "Status", cell: (/** @type {any[]} */ r) => html`<${Status} status=${r[POD.status]} />` },
-      { id: "cpu", name: "CPU", num: true, cell: (/** @type {any[]} */ r) => cores(r[POD.cpu]) },
-      { id: "memory", name: "Memory", num: true, cell: (/** @type {any[]} */ r) => size(r[POD.memory]) },
-      { id: "age", name: "Age", num: true, cell: (/** @type {any[]} */ r) => duration(now - r[POD.created]) },
-    ]} />`)}`;
-}
-
-/** The pods of a node, stacked by size. @param {{pods: any[][], whole: number}} props */
-function Stack({ pods, whole }) {
-  if (!pods.length || !whole) return html`<p class="muted">Nothing runs here.</p>`;
-  return html`<div class="pod-stack" role="img" aria-label=${`${plural(pods.length, "pod")} by requested processor`}>
-    ${pods.filter((one) => one[POD.cpu]).map((one) => html`<i title=${`${one[0]}/${one[1]}: ${cores(one[POD.cpu])} cores`} style=${{ width: `${(one[POD.cpu] / whole) * 100}%` }}></i>`)}</div>`;
 }

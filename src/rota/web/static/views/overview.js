@@ -1,7 +1,6 @@
 /** The whole cluster at a glance: what runs, what waits, what is wrong, and the figures of the last 24 hours. */
-import { useEffect, useRef } from "preact/hooks";
-import uPlot from "uplot";
 import { Empty, Link, Meter, Status, cores, duration, html, notReady, plural, podLink, size, useNow, useView } from "../ui.js";
+import { Plot } from "./plot.js";
 
 const PHASES = ["Running", "Pending", "Succeeded", "Failed", "Unknown"];
 
@@ -64,42 +63,4 @@ function problems(told) {
     found.push(["bad", `Pod ${one.namespace}/${one.name} failed${one.message ? `: ${one.message}` : "."}`, podLink(one.namespace, one.name, "log")]);
   if (!told.nodes.total) found.push(["waits", "There is no node: start a worker with rota worker.", "map"]);
   return found;
-}
-
-/** @param {{title: string, samples: number[][], series: [string, number, string][]}} props */
-function Plot({ title, samples, series }) {
-  const place = useRef(/** @type {HTMLDivElement | null} */ (null));
-  const plot = useRef(/** @type {uPlot | null} */ (null));
-  const data = [samples.map((one) => one[0]), ...series.map(([, at]) => samples.map((one) => one[at]))];
-  useEffect(() => {
-    const here = /** @type {HTMLDivElement} */ (place.current);
-    const style = getComputedStyle(document.documentElement);
-    const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
-    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
-    const made = new uPlot(
-      {
-        width: here.clientWidth || 320,
-        height: 150,
-        legend: { show: false },
-        cursor: { y: false },
-        scales: { y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
-        series: [{}, ...series.map(([label, , name]) => ({ label, stroke: colour(name), width: 1.5, points: { show: samples.length < 3 } }))],
-        axes: [axis, { ...axis, size: 44 }],
-      },
-      /** @type {any} */ (data),
-      here,
-    );
-    plot.current = made;
-    const watch = new ResizeObserver(() => made.setSize({ width: here.clientWidth, height: 150 }));
-    watch.observe(here);
-    return () => {
-      watch.disconnect();
-      made.destroy();
-    };
-  }, []);
-  useEffect(() => plot.current?.setData(/** @type {any} */ (data)), [samples]);
-  const last = samples[samples.length - 1];
-  return html`<figure class="card"><figcaption>${title}
-      <span class="legend">${series.map(([label, at, name]) => html`<span><i style=${{ background: `var(${name})` }}></i>${label} <b class="num">${last[at]}</b></span>`)}</span></figcaption>
-    <div ref=${place} aria-hidden="true"></div></figure>`;
 }

@@ -1,7 +1,7 @@
 /** One pod: its state, events, log, explanation and YAML, and what the user may do with it. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, follow, json, lines, podPath, request, text } from "../api.js";
-import { Action, Empty, Link, Status, Tabs, duration, go, html, place, useNow, useRight } from "../ui.js";
+import { Action, Empty, Link, Status, Tabs, duration, go, html, place, plural, useNow, useRight } from "../ui.js";
 import { Terminal } from "./terminal.js";
 import { Why } from "./why.js";
 
@@ -148,6 +148,6 @@ export function Log({ pod }) {
       <label>Search <input type="search" data-filter value=${search} onInput=${(/** @type {any} */ e) => setSearch(e.target.value)} /></label>
       <label class="check"><input type="checkbox" checked=${tail} onChange=${(/** @type {any} */ e) => setTail(e.target.checked)} /> Follow</label>
       ${restarts > 0 && html`<label class="check"><input type="checkbox" checked=${previous} onChange=${(/** @type {any} */ e) => setPrevious(e.target.checked)} /> Previous run</label>`}
-      <span class="muted" role="status">${shown.length} lines · ${word}</span></div>
+      <span class="muted" role="status">${plural(shown.length, "line")} · ${word}</span></div>
     <pre class="code log" ref=${box} tabindex="0" role="log" aria-label="Log">${shown.join("\n")}</pre>`;
 }

@@ -1,6 +1,28 @@
 /** Queues and jobs: the tree of queues with their shares, and the groups that wait. */
 import { json, request } from "../api.js";
-import { Action, Empty, Link, Status, Table, duration, html, notReady, useNow, useRight, useView } from "../ui.js";
+import { Action, Empty, Link, Status, Table, amount, cores, duration, html, notReady, size, useNow, useRight, useView } from "../ui.js";
+
+/** @param {string} name @param {number} value */
+const inUnits = (name, value) => (name === "cpu" ? cores(Math.round(value * 1000)) : name === "memory" ? size(value) : `${value}`);
+
+/** What a queue has beyond its deserved share. @param {any} queue */
+function borrowed(queue) {
+  const { deserved } = queue.spec ?? {};
+  if (!deserved) return {};
+  return Object.fromEntries(
+    Object.entries(queue.status?.allocated ?? {})
+      .filter(([name]) => deserved[name] !== undefined)
+      .map(([name, has]) => [name, amount(has) - amount(deserved[name])])
+      .filter(([, more]) => /** @type {number} */ (more) > 0)
+      .map(([name, more]) => [name, inUnits(/** @type {string} */ (name), /** @type {number} */ (more))]),
+  );
+}
+
+/** The planned start in the reason of a group, if there is one. @param {string} reason */
+function plannedStart(reason) {
+  const found = /planned to start at (\S+Z)/.exec(reason);
+  return found ? Date.parse(found[1]) / 1000 : 0;
+}
 
 /** @param {Record<string, string> | undefined} amounts */
 const told = (amounts) => Object.entries(amounts ?? {}).filter(([, value]) => value !== "0").map(([name, value]) => `${name} ${value}`).join(", ") || "–";
@@ -60,10 +82,10 @@ function QueueTree({ queues }) {
   };
   add("", 0);
   return html`<div class="table-box" tabindex="0" role="region" aria-label="Tree of queues"><table>
-    <thead><tr>${["Queue", "State", "Weight", "Allocated", "Deserved", "Guaranteed", "Limit", "Groups"].map((one) => html`<th scope="col">${one}</th>`)}</tr></thead>
+    <thead><tr>${["Queue", "State", "Weight", "Allocated", "Deserved", "Borrowed", "Guaranteed", "Limit", "Groups"].map((one) => html`<th scope="col">${one}</th>`)}</tr></thead>
     <tbody>${rows.map(([depth, one]) => html`<tr><th scope="row" style=${{ paddingLeft: `${8 + depth * 18}px` }}>${depth ? "└ " : ""}${one.metadata.name}</th>
       <td><${Status} status=${one.status?.state ?? "Open"} /></td><td class="num">${one.spec?.weight ?? 1}</td><td>${told(one.status?.allocated)}</td>
-      <td>${told(one.spec?.deserved)}</td><td>${told(one.spec?.guarantee?.resource)}</td><td>${told(one.spec?.capability)}</td>
+      <td>${told(one.spec?.deserved)}</td><td>${told(borrowed(one))}</td><td>${told(one.spec?.guarantee?.resource)}</td><td>${told(one.spec?.capability)}</td>
       <td>${one.status?.running ?? 0} running, ${one.status?.pending ?? 0} pending, ${one.status?.inqueue ?? 0} in queue</td></tr>`)}</tbody></table></div>`;
 }
 
@@ -72,11 +94,13 @@ function Groups({ groups, now }) {
   const waiting = groups.filter((one) => ["Pending", "Inqueue", undefined].includes(one.status?.phase));
   if (!waiting.length) return html`<${Empty} title="No group waits" />`;
   return html`<div class="table-box" tabindex="0" role="region" aria-label="Groups that wait"><table>
-    <thead><tr>${["Group", "Queue", "Phase", "Needs", "Waits", "Because"].map((one) => html`<th scope="col">${one}</th>`)}</tr></thead>
+    <thead><tr>${["Group", "Queue", "Phase", "Needs", "Waits", "Starts", "Because"].map((one) => html`<th scope="col">${one}</th>`)}</tr></thead>
     <tbody>${waiting.map((one) => {
       const why = one.status?.conditions?.filter((/** @type {any} */ c) => c.type === "Unschedulable" && c.status === "True").at(-1);
+      const start = plannedStart(why?.message ?? "");
       return html`<tr key=${one.metadata.uid}><th scope="row">${one.metadata.namespace}/${one.metadata.name}</th><td>${one.spec?.queue ?? "default"}</td>
         <td><${Status} status=${one.status?.phase ?? "Pending"} /></td><td>${one.spec?.minMember ?? 1} pods</td>
-        <td class="num">${duration(now - Date.parse(one.metadata.creationTimestamp) / 1000)}</td><td class="wide">${why?.message ?? "it has not been looked at yet"}</td></tr>`;
+        <td class="num">${duration(now - Date.parse(one.metadata.creationTimestamp) / 1000)}</td>
+        <td class="num">${!start ? "not planned" : html`<time datetime=${new Date(start * 1000).toISOString()} title=${new Date(start * 1000).toLocaleString()}>${start > now ? `within ${duration(start - now)}` : "now"}</time>`}</td><td class="wide">${why?.message ?? "it has not been looked at yet"}</td></tr>`;
     })}</tbody></table></div>`;
 }

@@ -91,7 +91,10 @@ function RunActions({ run }) {
   if (["Failed", "Cancelled"].includes(phase))
     return html`<${Action} label="Retry" question=${`Run the failed steps of ${name} again? Steps that succeeded are kept.`} act=${change({ retry: (run.spec?.retry ?? 0) + 1, cancel: null })} />`;
   if (phase === "Succeeded") return null;
-  return html`<${Action} danger label="Cancel" question=${`Cancel ${name}? Its running steps are stopped.`} act=${change({ cancel: true })} />`;
+  const suspended = Boolean(run.spec?.suspend);
+  return html`<div class="row"><${Action} label=${suspended ? "Resume" : "Suspend"} act=${change({ suspend: suspended ? null : true })}
+      question=${suspended ? `Begin steps of ${name} again?` : `Begin no further steps of ${name}? Steps that run go on.`} />
+    <${Action} danger label="Cancel" question=${`Cancel ${name}? Its running steps are stopped.`} act=${change({ cancel: true })} /></div>`;
 }
 
 /** @param {any} step */

@@ -1,4 +1,4 @@
-/** What-if: drain nodes, add nodes, place pods; the answer says who moves and who waits. Nothing is changed by a question. */
+/** What-if: drain nodes, add nodes, place pods, change the configuration; the answer says who moves and who waits. Nothing is changed by a question. */
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, json, merge, request } from "../api.js";
 import { Action, Empty, Link, Status, html, place, plural, podLink, setQuery, useRight, useView } from "../ui.js";
@@ -22,6 +22,21 @@ function questionOf(query) {
   return spec;
 }
 
+/**
+ * A question with a configuration, which is YAML of the user: the server reads it, the page has no parser.
+ * @param {string} spec JSON, which is YAML too. @param {string} configuration
+ */
+function manifestOf(spec, configuration) {
+  const parts = Object.entries(JSON.parse(spec)).map(([name, value]) => `  ${name}: ${JSON.stringify(value)}`);
+  if (configuration) parts.push("  reschedule: true", "  configuration:", ...configuration.split("\n").map((line) => `    ${line}`));
+  return ["apiVersion: rota.dev/v1alpha1", "kind: WhatIf", "spec:", ...parts, ""].join("\n");
+}
+
+/** @param {string} manifest @param {AbortSignal} signal */
+async function ask(manifest, signal) {
+  return (await request(PATH, { method: "POST", signal, text: manifest, type: "application/yaml" })).json();
+}
+
 export function WhatIf() {
   const { query } = place.value;
   const nodes = useView("nodes");
@@ -29,15 +44,17 @@ export function WhatIf() {
   const [told, setTold] = useState(/** @type {any} */ (null));
   const [state, setState] = useState("");
   const spec = questionOf(query);
-  const asked = JSON.stringify(spec);
+  const [configuration, setConfiguration] = useState("");
+  const written = JSON.stringify(spec);
+  const asked = written === "{}" && !configuration ? "" : manifestOf(written, configuration);
   useEffect(() => {
     setTold(null);
-    if (!may || asked === "{}") return setState("");
+    if (!may || !asked) return setState("");
     const ending = new AbortController();
     setState("asking");
     // A question is asked once the form has been left alone for a moment.
     const timer = setTimeout(() => {
-      json(PATH, { method: "POST", signal: ending.signal, body: { apiVersion: "rota.dev/v1alpha1", kind: "WhatIf", spec: JSON.parse(asked) } }).then(
+      ask(asked, ending.signal).then(
         (answer) => (setTold(answer.status ?? {}), setState("")),
         (error) => ending.signal.aborted || setState(/** @type {ApiError} */ (error).message),
       );
@@ -56,9 +73,11 @@ export function WhatIf() {
       <fieldset><legend>Drain nodes</legend>${field("drain", "Names", { list: "nodes", placeholder: "worker-1, worker-2", size: 28 })}
         <datalist id="nodes">${[...nodes.rows.keys()].slice(0, 2000).map((one) => html`<option value=${one}></option>`)}</datalist></fieldset>
       <fieldset><legend>Add nodes</legend>${field("nodes", "Number", { type: "number", min: 0, max: 10000 })} ${field("nodeCpu", "Cores", { placeholder: "4", size: 5 })} ${field("nodeMemory", "Memory", { placeholder: "16Gi", size: 7 })}</fieldset>
-      <fieldset><legend>Place pods</legend>${field("pods", "Number", { type: "number", min: 0, max: 1000 })} ${field("cpu", "Cores", { placeholder: "1", size: 5 })} ${field("memory", "Memory", { placeholder: "1Gi", size: 7 })}</fieldset></div>`}
+      <fieldset><legend>Place pods</legend>${field("pods", "Number", { type: "number", min: 0, max: 1000 })} ${field("cpu", "Cores", { placeholder: "1", size: 5 })} ${field("memory", "Memory", { placeholder: "1Gi", size: 7 })}</fieldset>
+      <fieldset><legend>Change the scheduler's configuration</legend><label class="block">KubeSchedulerConfiguration
+        <textarea rows="3" spellcheck=${false} placeholder="Paste a file; all pods are placed again with it." onChange=${(/** @type {any} */ e) => setConfiguration(e.target.value.trim())}></textarea></label></fieldset></div>`}
     <div role="status">${state === "asking" ? html`<${Empty} title="Asking the scheduler …" />` : state && html`<p class="problem">${state}</p>`}
-      ${may && asked === "{}" && html`<${Empty} title="What would you like to change?"><p>Name a node to drain, or say how many nodes or pods to add.</p><//>`}
+      ${may && !asked && html`<${Empty} title="What would you like to change?"><p>Name a node to drain, say how many nodes or pods to add, or paste a configuration.</p><//>`}
       ${told && html`<${Answer} told=${told} spec=${spec} />`}</div>`;
 }
 
