@@ -123,10 +123,11 @@ def test_seven_tabs_are_live_at_once(visit: Visit, cluster: Cluster) -> None:
         tab.set_default_timeout(WAIT_MS)
         tab.goto(f"{cluster.url}pods/default/web?tab=log")
     for tab in tabs:
-        tab.wait_for_function("() => /request \\d+/.test(document.querySelector('.log')?.textContent)")
+        tab.wait_for_function("() => /request \\d+/.test(document.querySelector('.log')?.textContent)", polling=500)
     for tab in tabs:
         before = int(re.findall(r"request (\d+)", tab.get_by_role("log").inner_text())[-1])
-        tab.wait_for_function(f"() => document.querySelector('.log').textContent.includes('request {before + 3}')")
+        more = f"() => document.querySelector('.log').textContent.includes('request {before + 3}')"
+        tab.wait_for_function(more, polling=500)
     for tab in tabs[1:]:
         tab.close()
 

@@ -100,6 +100,10 @@ function Yaml({ path, version }) {
 }
 
 const MOST_LINES = 5000;
+/** Lines in one part of a log: the browser lays out only parts in sight, and only the last part changes. */
+const PART = 100;
+/** The page shows new lines at most so often. */
+const SHOW_MS = 250;
 
 /** @param {{pod: any}} props */
 export function Log({ pod }) {
@@ -108,7 +112,7 @@ export function Log({ pod }) {
   const [previous, setPrevious] = useState(false);
   const [search, setSearch] = useState("");
   const [tail, setTail] = useState(true);
-  const [told, setTold] = useState(/** @type {{lines: string[], state: string}} */ ({ lines: [], state: "reading" }));
+  const [told, setTold] = useState(/** @type {{lines: string[], dropped: number, state: string}} */ ({ lines: [], dropped: 0, state: "reading" }));
   const box = useRef(/** @type {HTMLPreElement | null} */ (null));
   const started = pod.status?.phase !== "Pending";
   const restarts = pod.status?.containerStatuses?.find((/** @type {any} */ one) => one.name === container)?.restartCount ?? 0;
@@ -116,26 +120,39 @@ export function Log({ pod }) {
     const ending = new AbortController();
     /** @type {string[]} */
     let kept = [];
-    setTold({ lines: [], state: started ? "reading" : "waiting" });
+    let dropped = 0;
+    /** @type {number | undefined} */
+    let timer;
+    const show = (/** @type {string} */ state) => {
+      clearTimeout(timer);
+      timer = undefined;
+      setTold({ lines: kept, dropped, state });
+    };
+    show(started ? "reading" : "waiting");
     if (!started) return () => {};
     const read = async () => {
       const query = new URLSearchParams({ container, tailLines: "2000", ...(previous ? { previous: "true" } : { follow: "true" }) });
       try {
         for await (const some of lines(`${podPath(pod.metadata.namespace, pod.metadata.name)}/log?${query}`, ending.signal)) {
-          kept = [...kept, ...some].slice(-MOST_LINES);
-          setTold({ lines: kept, state: "live" });
+          const all = [...kept, ...some];
+          kept = all.slice(-MOST_LINES);
+          dropped += all.length - kept.length;
+          timer ??= setTimeout(() => show("live"), SHOW_MS);
         }
-        if (!ending.signal.aborted) setTold({ lines: kept, state: "ended" });
+        if (!ending.signal.aborted) show("ended");
       } catch (error) {
         if (ending.signal.aborted) return;
         const { code, message } = /** @type {ApiError} */ (error);
-        setTold({ lines: kept, state: message });
+        show(message);
         // After a lost connection the log is read again, from its beginning.
-        if (code === 0 || code >= 500) setTimeout(() => !ending.signal.aborted && ((kept = []), read()), 1500);
+        if (code === 0 || code >= 500) setTimeout(() => !ending.signal.aborted && ((kept = []), (dropped = 0), read()), 1500);
       }
     };
     read();
-    return () => ending.abort();
+    return () => {
+      clearTimeout(timer);
+      ending.abort();
+    };
   }, [pod.metadata.uid, container, previous, started, restarts]);
   useEffect(() => {
     if (tail && box.current) box.current.scrollTop = box.current.scrollHeight;
@@ -149,5 +166,18 @@ export function Log({ pod }) {
       <label class="check"><input type="checkbox" checked=${tail} onChange=${(/** @type {any} */ e) => setTail(e.target.checked)} /> Follow</label>
       ${restarts > 0 && html`<label class="check"><input type="checkbox" checked=${previous} onChange=${(/** @type {any} */ e) => setPrevious(e.target.checked)} /> Previous run</label>`}
       <span class="muted" role="status">${plural(shown.length, "line")} · ${word}</span></div>
-    <pre class="code log" ref=${box} tabindex="0" role="log" aria-label="Log">${shown.join("\n")}</pre>`;
+    <pre class="code log" ref=${box} tabindex="0" role="log" aria-label="Log">${partsOf(shown, wanted ? 0 : told.dropped).map(([key, text]) => html`<span key=${key} class="part">${text}</span>`)}</pre>`;
+}
+
+/** The lines in parts, whose limits stay where they are when old lines are dropped. @param {string[]} lines @param {number} dropped @returns {[number, string][]} */
+function partsOf(lines, dropped) {
+  /** @type {[number, string][]} */
+  const parts = [];
+  for (let at = 0; at < lines.length; ) {
+    const number = Math.floor((dropped + at) / PART);
+    const next = Math.min(lines.length, (number + 1) * PART - dropped);
+    parts.push([number, `${lines.slice(at, next).join("\n")}\n`]);
+    at = next;
+  }
+  return parts;
 }
