@@ -73,6 +73,8 @@ faults: install ## inject random faults into clusters in virtual time; SEEDS=100
 
 fuzz: install ## run property tests with random examples; ARGS="--hypothesis-seed=7 tests/client"
 	ROTA_FUZZ_BODIES=$${ROTA_FUZZ_BODIES:-10000} $(PYTEST) -m hypothesis --hypothesis-profile=random --timeout 1800 $(ARGS)
+	ROTA_FUZZ_RULES=$${ROTA_FUZZ_RULES:-2000} ROTA_FUZZ_PODS=$${ROTA_FUZZ_PODS:-2000} ROTA_FUZZ_SEED=$${ROTA_FUZZ_SEED:-$$RANDOM} \
+		$(PYTEST) -m slow --timeout 3600 tests/stock/test_same_rules.py tests/stock/test_same_pod_security.py
 
 format: install ## format the code
 	$(BIN)/ruff format src tests scripts benchmarks

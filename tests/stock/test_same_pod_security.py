@@ -104,9 +104,8 @@ def _pod(rng: random.Random) -> dict[str, Any]:
         )
         spec["volumes"] = [{"name": f"v{number}", **one} for number, one in enumerate(rng.sample(volumes, 2))]
     if rng.random() < 0.2:
-        spec |= _some(rng, hostPID=(True,), hostIPC=(True,))
-        of_pod.pop("sysctls", None)
-    elif rng.random() < 0.15:
+        spec |= _some(rng, hostPID=(True,), hostIPC=(True,), hostNetwork=(True,))
+    if rng.random() < 0.15:
         spec["hostUsers"] = False
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
 

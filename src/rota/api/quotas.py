@@ -15,6 +15,8 @@ Object: TypeAlias = Mapping[str, Any]
 PODS: Final = GroupResource("", "pods")
 SERVICES: Final = GroupResource("", "services")
 CLAIMS: Final = GroupResource("", "persistentvolumeclaims")
+#: The only scope that claims have.
+_ATTRIBUTES: Final = "VolumeAttributesClass"
 #: Resources that are also counted under their own names.
 _COUNTED: Final = frozenset(
     GroupResource("", name)
@@ -85,6 +87,8 @@ def matches(spec: Object, which: GroupResource, obj: Object) -> bool:
     """Whether a quota with scopes is about an object."""
     scopes: list[Object] = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+    if which == CLAIMS:
+        return all(one.get("scopeName") == _ATTRIBUTES and _matches_claim(one, obj) for one in scopes)
     return all(which == PODS and _in_scope(one, obj) for one in scopes)
 
 
@@ -136,6 +140,18 @@ def _matches_class(scope: Object, name: str) -> bool:
             return not name
         case _:
             return bool(name)
+
+
+def _matches_claim(scope: Object, claim: Object) -> bool:
+    """Whether one of the classes that a claim has, or changes to, is selected."""
+    spec, status = claim.get("spec") or {}, claim.get("status") or {}
+    named = {
+        spec.get("volumeAttributesClassName"),
+        status.get("currentVolumeAttributesClassName"),
+        (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName"),
+    }
+    classes = sorted(filter(None, named))
+    return any(_matches_class(scope, one) for one in classes or ("",))
 
 
 def _looks_elsewhere(affinity: Object) -> bool:

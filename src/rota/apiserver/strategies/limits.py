@@ -12,6 +12,26 @@ _SCOPES: Final = (
     "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
     "VolumeAttributesClass",
 )  # fmt: skip
+_EXISTING: Final = frozenset(_SCOPES) - {"PriorityClass", "VolumeAttributesClass"}
+_CONFLICTING: Final = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
+_WRONG_RESOURCE: Final = "unsupported scope applied to resource"
+_MUST_EXIST: Final = (
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+_POD_RESOURCES: Final = frozenset(
+    {"pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
+)
+_OF_SCOPE: Final = {
+    **dict.fromkeys(_SCOPES, _POD_RESOURCES),
+    "BestEffort": frozenset({"pods"}),
+    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
+}
+_STANDARD_QUOTA: Final = _POD_RESOURCES | {
+    "ephemeral-storage", "requests.storage", "requests.ephemeral-storage", "limits.ephemeral-storage",
+    "resourcequotas", "services", "replicationcontrollers", "secrets", "persistentvolumeclaims", "configmaps",
+    "services.nodeports", "services.loadbalancers",
+}  # fmt: skip
 _TYPES: Final = ("Container", "PersistentVolumeClaim", "Pod")
 _STANDARD: Final = frozenset(
     {
@@ -73,9 +93,54 @@ def _validate_quota(spec: Object) -> list[fields.FieldError]:
             found.append(fields.invalid(path, name, "must be a standard resource for quota"))
         if quantities.from_wire(quantity).nanos < 0:
             found.append(fields.invalid(path, quantity, checks.NOT_NEGATIVE))
-    scopes = spec.get("scopes") or []
-    unknown = [scope for scope in scopes if scope not in _SCOPES]
-    return found + [fields.invalid(SPEC.child("scopes"), scopes, "unsupported scope") for _ in unknown]
+    return found + _validate_scopes(spec) + _validate_scope_selector(spec)
+
+
+def _validate_scopes(spec: Object) -> list[fields.FieldError]:
+    path, scopes = SPEC.child("scopes"), spec.get("scopes") or []
+    found: list[fields.FieldError] = []
+    for scope in scopes:
+        if scope not in _SCOPES:
+            found.append(fields.invalid(path, scopes, "unsupported scope"))
+        found += [fields.invalid(path, scopes, _WRONG_RESOURCE) for _ in _out_of_scope(scope, spec)]
+    return found + [fields.invalid(path, scopes, "conflicting scopes") for pair in _CONFLICTING if pair <= {*scopes}]
+
+
+def _validate_scope_selector(spec: Object) -> list[fields.FieldError]:
+    selector = spec.get("scopeSelector")
+    if selector is None:
+        return []
+    path, found = SPEC.child("scopeSelector", "matchExpressions"), list[fields.FieldError]()
+    wanted = selector.get("matchExpressions") or []
+    for one in wanted:
+        scope, operator, values = one.get("scopeName") or "", one.get("operator") or "", one.get("values") or []
+        if scope not in _SCOPES:
+            found.append(fields.invalid(path.child("scopeName"), scope, "unsupported scope"))
+        found += [fields.invalid(path, selector, _WRONG_RESOURCE) for _ in _out_of_scope(scope, spec)]
+        if scope in _EXISTING and operator != "Exists":
+            found.append(fields.invalid(path.child("operator"), operator, _MUST_EXIST))
+        if operator in ("In", "NotIn"):
+            if not values:
+                why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                found.append(fields.required(path.child("values"), why))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                found.append(fields.invalid(path.child("values"), values, why))
+        else:
+            found.append(fields.invalid(path.child("operator"), operator, "not a valid selector operator"))
+    named = {one.get("scopeName") for one in wanted}
+    # upstream shows the other way to name scopes here
+    shown = spec.get("scopes") or []
+    return found + [fields.invalid(path, shown, "conflicting scopes") for pair in _CONFLICTING if pair <= named]
+
+
+def _out_of_scope(scope: str, spec: Object) -> list[str]:
+    """The limited resources that a scope is not about."""
+    allowed = _OF_SCOPE.get(scope)
+    if allowed is None:
+        return []
+    return [name for name in sorted(spec.get("hard") or {}) if name in _STANDARD_QUOTA and name not in allowed]
 
 
 def _validate_range(spec: Object) -> list[fields.FieldError]:

@@ -16,6 +16,11 @@ _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
 _FILE_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
+#: Kernel parameters of the IPC namespace, besides those below `fs.mqueue`.
+_IPC_SYSCTLS: Final = frozenset(
+    f"kernel.{name}"
+    for name in ("sem", "shm", "shmall", "shmmax", "shmmni", "shm_rmid_forced", "msg", "msgmax", "msgmnb", "msgmni")
+)
 #: Required fields of common volume sources.
 _DEMANDED: Final = {
     "hostPath": "path",
@@ -32,7 +37,9 @@ def validate(spec: Mapping[str, Any], path: fields.Path) -> Found:
     found += pod_containers.validate(spec, path, volumes=volumes)
     found += checks.one_of(spec.get("restartPolicy"), _RESTART_POLICIES, path.child("restartPolicy"))
     found += checks.one_of(spec.get("dnsPolicy"), _DNS_POLICIES, path.child("dnsPolicy"))
+    found += _validate_sysctls(spec, path.child("securityContext", "sysctls"))
     found += pod_placement.validate(spec, path)
+    found += _validate_host_users(spec, path)
     for name in ("serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"):
         value = spec.get(name)
         if value:
@@ -51,6 +58,45 @@ def validate(spec: Mapping[str, Any], path: fields.Path) -> Found:
     for position, gate in enumerate(spec.get("readinessGates") or ()):
         at = path.child("readinessGates").index(position).child("conditionType")
         found += checks.label_key(gate.get("conditionType", ""), at)
+    return found
+
+
+def _validate_sysctls(spec: Mapping[str, Any], path: fields.Path) -> Found:
+    """Kernel parameters of a namespace that the pod shares with its machine would change the machine."""
+    found: Found = []
+    for position, one in enumerate((spec.get("securityContext") or {}).get("sysctls") or ()):
+        name = one.get("name") or ""
+        plain = _dotted(name)
+        for shared, belongs in (
+            ("hostNetwork", plain.startswith("net.")),
+            ("hostIPC", plain in _IPC_SYSCTLS or plain.startswith("fs.mqueue.")),
+        ):
+            if spec.get(shared) and belongs:
+                why = f"may not be specified when '{shared}' is true"
+                found.append(fields.invalid(path.index(position).child("name"), name, why))
+    return found
+
+
+def _dotted(name: str) -> str:
+    """A parameter's name with dots between its parts: the first separator says which of the two separates."""
+    first = min((name.find(one) for one in "./" if one in name), default=-1)
+    if first < 0 or name[first] == ".":
+        return name
+    return name.translate({ord("."): "/", ord("/"): "."})
+
+
+def _validate_host_users(spec: Mapping[str, Any], path: fields.Path) -> Found:
+    """A pod with user ids of its own shares no other namespace with its machine."""
+    if spec.get("hostUsers") is not False:
+        return []
+    why = "when `hostUsers` is false"
+    # upstream names two of the fields as in Go
+    shown = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
+    found = [fields.forbidden(path.child(name), why) for field, name in shown if spec.get(field)]
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        for position, one in enumerate(spec.get(kind) or ()):
+            if one.get("volumeDevices"):
+                found.append(fields.forbidden(path.child(kind).index(position).child("volumeDevices"), why))
     return found
 
 
