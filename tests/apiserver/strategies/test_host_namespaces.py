@@ -24,6 +24,15 @@ def test_user_ids_of_its_own_exclude_other_namespaces_of_the_machine() -> None:
     ]
 
 
+def test_ports_in_the_network_of_the_machine_are_its_own() -> None:
+    ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81, "hostPort": 81}, {"containerPort": 82}]
+    spec = {"containers": [{"name": "c", "image": "i", "ports": ports}]}
+    found = [str(one) for one in pod_specs.validate({**spec, "hostNetwork": True}, fields.Path("spec"))]
+    why = "Invalid value: 8080: must match `containerPort` when `hostNetwork` is true"
+    assert [one for one in found if "containerPort" in one] == [f"spec.containers[0].ports[0].hostPort: {why}"]
+    assert not [one for one in pod_specs.validate(spec, fields.Path("spec")) if "containerPort" in str(one)]
+
+
 @pytest.mark.parametrize(
     ("shared", "name", "refused"),
     [

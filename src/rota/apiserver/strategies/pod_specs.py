@@ -35,6 +35,7 @@ def validate(spec: Mapping[str, Any], path: fields.Path) -> Found:
     """All errors of a spec."""
     volumes, found = _validate_volumes(spec.get("volumes") or (), path.child("volumes"))
     found += pod_containers.validate(spec, path, volumes=volumes)
+    found += _validate_host_ports(spec, path.child("containers"))
     found += checks.one_of(spec.get("restartPolicy"), _RESTART_POLICIES, path.child("restartPolicy"))
     found += checks.one_of(spec.get("dnsPolicy"), _DNS_POLICIES, path.child("dnsPolicy"))
     found += _validate_sysctls(spec, path.child("securityContext", "sysctls"))
@@ -58,6 +59,18 @@ def validate(spec: Mapping[str, Any], path: fields.Path) -> Found:
     for position, gate in enumerate(spec.get("readinessGates") or ()):
         at = path.child("readinessGates").index(position).child("conditionType")
         found += checks.label_key(gate.get("conditionType", ""), at)
+    return found
+
+
+def _validate_host_ports(spec: Mapping[str, Any], path: fields.Path) -> Found:
+    """A container in the machine's network has the ports that it opens there; pods without one get it by default."""
+    found: Found = []
+    for number, container in enumerate(spec.get("containers") or () if spec.get("hostNetwork") else ()):
+        for position, one in enumerate(container.get("ports") or ()):
+            port = one.get("hostPort") or 0
+            if port and port != one.get("containerPort"):
+                at = path.index(number).child("ports").index(position).child("hostPort")
+                found.append(fields.invalid(at, port, "must match `containerPort` when `hostNetwork` is true"))
     return found
 
 
