@@ -6,7 +6,7 @@ import pytest
 
 from rota.api import quotas
 
-_MATCHING = (
+_MATCHING: tuple[tuple[dict[str, Any], dict[str, Any], bool], ...] = (
     ({"operator": "Exists"}, {"spec": {"volumeAttributesClassName": "gold"}}, True),
     ({"operator": "Exists"}, {"spec": {}}, False),
     ({"operator": "DoesNotExist"}, {"spec": {}}, True),
