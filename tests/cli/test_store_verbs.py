@@ -1,6 +1,7 @@
 """`rota up`, `backup`, `restore` and `bench` as a user meets them: real processes, exit codes, one-line errors."""
 
 import asyncio
+import base64
 import json
 import os
 import shutil
@@ -193,6 +194,21 @@ def test_a_damaged_store_or_backup_gets_one_line_and_nothing_is_written(tmp_path
     done = rota("restore", str(tmp_path / "b"), "--store", f"sqlite:///{tmp_path}/new.db")
     assert "truncated or was altered" in one_line_error(done)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "store.db"]
+
+
+def test_an_encrypted_backup_restores_with_its_key_only(tmp_path: Path) -> None:
+    fill(tmp_path / "store.db", 2)
+    key, file, new = tmp_path / "key", str(tmp_path / "b"), f"sqlite:///{tmp_path}/new.db"
+    url = f"sqlite:///{tmp_path}/store.db"
+    assert "there is no key file" in one_line_error(rota("backup", file, "--store", url, "--key", str(key)))
+    key.touch(mode=0o600)
+    key.write_bytes(base64.b64encode(os.urandom(32)))
+    assert rota("backup", file, "--store", url, "--key", str(key)).returncode == 0
+    assert "is encrypted; name the key file" in one_line_error(rota("restore", file, "--store", new))
+    assert not (tmp_path / "new.db").exists()
+    assert rota("restore", file, "--store", new, "--key", str(key)).returncode == 0
+    assert listed(tmp_path / "new.db") == ["/a/0", "/a/1"]
+    assert "--key encrypts a single file" in rota("backup", file, "--follow", "--key", str(key)).stderr
 
 
 def test_restoring_over_existing_data_is_refused(tmp_path: Path) -> None:

@@ -65,6 +65,12 @@ def test_a_cluster_without_members_leaves_no_journal(path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_command_that_was_refused_before_anything_was_placed_leaves_no_journal(path: Path) -> None:
+    with pytest.raises(UserError, match="refused"), Journal(path, "lab"):
+        raise UserError("refused")
+    assert not path.exists()
+
+
 def test_two_runners_do_not_work_at_once(path: Path) -> None:
     begun(path)
     with Journal(path, "lab"), pytest.raises(UserError, match="another command works with"):

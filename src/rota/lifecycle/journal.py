@@ -105,8 +105,8 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # A cluster that has no member has nothing to remember.
-        if not self.record.inventory and kind is None:
+        # Without a member on any machine there is nothing to remember.
+        if not self.record.inventory:
             self._path.unlink(missing_ok=True)
         self._file.close()
 
