@@ -12,6 +12,8 @@ from rota.forecast.fleet import FleetSettings
 from rota.forecast.node_series import WORKER, NodeSeries
 from rota.forecaster import kinds, rights
 from rota.forecaster.forecaster import Forecaster, Settings
+from rota.forecaster.vertical_autoscalers import Recommender
+from rota.testing.clusters import make_pod
 from rota.testing.schedulers import SchedulingCluster, cluster
 
 CONFIG = """
@@ -29,12 +31,22 @@ class Measuring:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.usage: dict[str, str] = {}
+        #: Of pods, by name: cpu.
+        self.pods: dict[str, str] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def list(self, target: tuple[str, str, str], **more: Any) -> Any:
-        found = await self._client.list(kinds.NODES if target == kinds.NODE_METRICS else target, **more)
+        found = await self._client.list(kinds.NODES if target[0] == "metrics.k8s.io" else target, **more)
+        if target == kinds.POD_METRICS:
+            found.items[:] = [
+                {
+                    "metadata": {"name": pod, "namespace": "default"},
+                    "containers": [{"name": "c", "usage": {"cpu": cpu, "memory": "1Gi"}}],
+                }
+                for pod, cpu in self.pods.items()
+            ]
         if target == kinds.NODE_METRICS:
             found.items[:] = [
                 {"metadata": {"name": node}, "usage": {"cpu": cpu, "memory": "1Gi"}} for node, cpu in self.usage.items()
@@ -112,6 +124,40 @@ async def test_the_forecaster_works_while_it_leads() -> None:
 
         async with running.running(one.run):
             await running.until(published)
+
+
+async def test_a_vertical_pod_autoscaler_gets_a_recommendation() -> None:
+    async with cluster() as running:
+        client = Measuring(running.client)
+        one, recommender = forecaster(running, client), Recommender()
+        await one.install()
+        assert await one.recommend(recommender) == 0
+        spec = {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}}
+        for name, mode in (("watched", "Off"), ("eager", "Recreate")):
+            made = {
+                "apiVersion": "autoscaling.k8s.io/v1",
+                "kind": "VerticalPodAutoscaler",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {**spec, "updatePolicy": {"updateMode": mode}},
+            }
+            await running.client.create(kinds.AUTOSCALERS, made)
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}
+        pod = make_pod("db-0")
+        pod["metadata"]["ownerReferences"] = [owner]
+        await running.client.create(kinds.PODS, pod)
+        running_now = {"status": {"phase": "Running"}}
+        await running.client.patch(kinds.PODS, "db-0", running_now, namespace="default", subresource="status")
+        client.pods = {"db-0": "100m"}
+        assert await one.recommend(recommender) == 2
+        assert await one.recommend(recommender) == 0, "nothing has changed"
+        found = await running.client.get(kinds.AUTOSCALERS, "watched", namespace="default")
+        (recommended,) = found["status"]["recommendation"]["containerRecommendations"]
+        assert recommended["target"]["cpu"] == "127m"
+        held = {each["type"]: each["status"] for each in found["status"]["conditions"]}
+        assert held == {"RecommendationProvided": "True", "NoPodsMatched": "False", "ConfigUnsupported": "False"}
+        eager = await running.client.get(kinds.AUTOSCALERS, "eager", namespace="default")
+        (unsupported,) = [each for each in eager["status"]["conditions"] if each["type"] == "ConfigUnsupported"]
+        assert unsupported["message"].startswith("updateMode Recreate is not applied")
 
 
 def test_the_roles_that_the_command_names_have_every_permission() -> None:

@@ -1,4 +1,4 @@
-"""`rota forecaster`: publishes forecasts of nodes, for any Kubernetes API server."""
+"""`rota forecaster`: publishes forecasts of nodes and recommendations of requests, for any Kubernetes API server."""
 
 from pathlib import Path
 
@@ -39,8 +39,8 @@ def command(
 ) -> None:
     """Read the usage of nodes from metrics.k8s.io, and publish the peaks to expect as NodeForecast objects.
 
-    It defines the kind on servers that lack it. Plugins such as LoadAware and ContentionObjective read the objects.
-    rota forecast shows them.
+    Plugins such as LoadAware and ContentionObjective read them. VerticalPodAutoscalers get recommendations of requests.
+    It defines both kinds on servers that lack them. rota forecast shows them.
     """
     from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
     from rota.cli.commands import session  # noqa: PLC0415 - as above

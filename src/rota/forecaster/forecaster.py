@@ -1,4 +1,5 @@
-"""Reads metrics.k8s.io once a minute and publishes the forecasts of nodes. One process at a time works, by a Lease."""
+"""Reads metrics.k8s.io once a minute, publishes the forecasts of nodes and the recommendations of
+VerticalPodAutoscalers. One process at a time works, by a Lease."""
 
 import asyncio
 import contextlib
@@ -14,6 +15,7 @@ from rota.client.verbs import Client
 from rota.forecast.fleet import DEFAULTS, FleetSettings
 from rota.forecast.node_series import NodeSeries, workers_own
 from rota.forecaster import kinds
+from rota.forecaster.vertical_autoscalers import Recommender, is_target
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -47,11 +49,17 @@ class Forecaster:
         self._election: Final = Election(name=LEASE, namespace=settings.lease_namespace, identity=identity, pace=STEADY)
 
     async def install(self) -> None:
-        """Define NodeForecast if the server does not know it, and wait until it serves it."""
+        """Define the kinds that the server does not know, and wait until it serves them."""
+        for target, definition in (
+            (kinds.FORECASTS, kinds.definition()),
+            (kinds.AUTOSCALERS, kinds.autoscaler_definition()),
+        ):
+            await self._define(target, definition)
+
+    async def _define(self, target: tuple[str, str, str], definition: dict[str, Any]) -> None:
         with contextlib.suppress(errors.NotFound):
-            await self._client.list(kinds.FORECASTS, limit=1)
+            await self._client.list(target, limit=1)
             return
-        definition = kinds.definition()
         with contextlib.suppress(errors.AlreadyExists):
             await self._client.create(kinds.DEFINITIONS, definition)
         deadline = self._clock.monotonic() + _ESTABLISHED_S
@@ -72,10 +80,11 @@ class Forecaster:
                 log.warning("another process leads now", error=str(error))
 
     async def _work(self, *_: object) -> None:
-        series = NodeSeries(self._settings.fleet)
+        series, recommender = NodeSeries(self._settings.fleet), Recommender()
         while True:
             try:
                 await self.step(series)
+                await self.recommend(recommender)
             except (errors.ApiError, TransportError) as error:
                 log.warning("usage of nodes cannot be read", error=error)
             await self._clock.sleep(self._settings.every_s)
@@ -98,6 +107,38 @@ class Forecaster:
         written = await asyncio.gather(*(self._publish(gate, series, each) for each in series.due(now)))
         await self._remove(present, {meta.name(node) for node in nodes})
         return sum(written)
+
+    async def recommend(self, recommender: Recommender) -> int:
+        """Measure the pods of autoscaled workloads, and publish recommendations; returns the number of writes."""
+        autoscalers = (await self._client.list(kinds.AUTOSCALERS)).items
+        if not autoscalers:
+            return 0
+        pods = (await self._client.list(kinds.PODS)).items
+        try:
+            measured = (await self._client.list(kinds.POD_METRICS)).items
+        except (errors.NotFound, errors.ServiceUnavailable) as error:
+            log.warning("the API server has no metrics.k8s.io; nothing is recommended", error=error)
+            measured = []
+        now = self._clock.now()
+        recommender.add(autoscalers, pods, measured, now)
+        written = 0
+        for each in autoscalers:
+            matched = any(is_target(each, pod) for pod in pods)
+            status = recommender.status(each, matched=matched, now_s=now)
+            if status == each.get("status"):
+                continue
+            try:
+                await self._client.patch(
+                    kinds.AUTOSCALERS,
+                    meta.name(each),
+                    {"status": status},
+                    namespace=meta.namespace(each),
+                    subresource="status",
+                )
+                written += 1
+            except (errors.ApiError, TransportError) as error:
+                log.warning("recommendation cannot be written", autoscaler=meta.qualified_name(each), error=error)
+        return written
 
     async def _publish(self, gate: asyncio.Semaphore, series: NodeSeries, document: dict[str, Any]) -> bool:
         name = meta.name(document)

@@ -1,11 +1,14 @@
-"""NodeForecast: its resource, and its definition for API servers other than Rota's."""
+"""NodeForecast and VerticalPodAutoscaler: their resources, and their definitions for API servers that lack them."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from rota.forecast import node_series
 
 FORECASTS: Final = node_series.FORECASTS
 NODE_METRICS: Final = ("metrics.k8s.io", "v1beta1", "nodes")
+POD_METRICS: Final = ("metrics.k8s.io", "v1beta1", "pods")
+AUTOSCALERS: Final = ("autoscaling.k8s.io", "v1", "verticalpodautoscalers")
 NODES: Final = ("", "v1", "nodes")
 PODS: Final = ("", "v1", "pods")
 DEFINITIONS: Final = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
@@ -17,7 +20,6 @@ _NUMBER: Final = {"type": "number"}
 
 def definition() -> dict[str, Any]:
     """The CustomResourceDefinition of NodeForecast."""
-    group, version, plural = FORECASTS
     record = {"forecasts": _INTEGER, "violations": _INTEGER, "severity": _NUMBER, "savings": _NUMBER}
     texts = ("resource", "basis", "used", "mean", "deviation", "peak", "requested")
     resource = {
@@ -39,21 +41,86 @@ def definition() -> dict[str, Any]:
             "resources": {"type": "array", "items": resource},
         },
     }
+    return _definition(FORECASTS, "NodeForecast", "nf", "Cluster", {"status": status})
+
+
+def autoscaler_definition() -> dict[str, Any]:
+    """The CustomResourceDefinition of VerticalPodAutoscaler, with the fields of VPA's own one."""
+    amounts = {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}}
+    target = {"type": "object", "properties": dict.fromkeys(("apiVersion", "kind", "name"), _TEXT)}
+    policy = {
+        "type": "object",
+        "properties": {
+            "containerName": _TEXT,
+            "mode": {"type": "string", "enum": ["Auto", "Off"]},
+            "minAllowed": amounts,
+            "maxAllowed": amounts,
+            "controlledResources": {"type": "array", "items": {"type": "string", "enum": ["cpu", "memory"]}},
+            "controlledValues": {"type": "string", "enum": ["RequestsAndLimits", "RequestsOnly"]},
+        },
+    }
+    modes = ["Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto"]
+    spec = {
+        "type": "object",
+        "required": ["targetRef"],
+        "properties": {
+            "targetRef": {**target, "required": ["kind", "name"]},
+            "updatePolicy": {"type": "object", "properties": {"updateMode": {"type": "string", "enum": modes}}},
+            "resourcePolicy": {"type": "object", "properties": {"containerPolicies": _list(policy)}},
+        },
+    }
+    recommendation = {
+        "type": "object",
+        "properties": {
+            "containerName": _TEXT,
+            **dict.fromkeys(("lowerBound", "target", "uncappedTarget", "upperBound"), amounts),
+        },
+    }
+    condition = {
+        "type": "object",
+        "properties": dict.fromkeys(("type", "status", "reason", "message", "lastTransitionTime"), _TEXT),
+    }
+    recommended = {"type": "object", "properties": {"containerRecommendations": _list(recommendation)}}
+    status = {"type": "object", "properties": {"conditions": _list(condition), "recommendation": recommended}}
+    made = _definition(
+        AUTOSCALERS, "VerticalPodAutoscaler", "vpa", "Namespaced", {"spec": spec, "status": status}, required=["spec"]
+    )
+    # API servers take definitions in this protected group only with the approval of its owners, which VPA's has.
+    approval = "https://github.com/kubernetes/kubernetes/pull/63797"
+    made["metadata"]["annotations"] = {"api-approved.kubernetes.io": approval}
+    return made
+
+
+def _list(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _definition(
+    target: tuple[str, str, str],
+    kind: str,
+    short: str,
+    scope: str,
+    properties: dict[str, Any],
+    *,
+    required: Sequence[str] = (),
+) -> dict[str, Any]:
+    group, version, plural = target
+    schema = {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "scope": "Cluster",
-            "names": {"kind": "NodeForecast", "plural": plural, "singular": "nodeforecast", "shortNames": ["nf"]},
+            "scope": scope,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "shortNames": [short]},
             "versions": [
                 {
                     "name": version,
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"status": status}}},
+                    "schema": {"openAPIV3Schema": schema},
                 }
             ],
         },

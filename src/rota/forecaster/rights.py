@@ -8,7 +8,9 @@ def needed(settings: Settings) -> tuple[Right, ...]:
     """All permissions."""
     return (
         *table("list", "nodes,pods"),
-        *table("list", "nodes", "metrics.k8s.io", loses="measurements; forecasts count by requests"),
+        *table("list", "nodes,pods", "metrics.k8s.io", loses="measurements; forecasts count by requests"),
+        *table("list", "verticalpodautoscalers", "autoscaling.k8s.io", loses="recommendations of requests"),
+        *table("patch", "verticalpodautoscalers/status", "autoscaling.k8s.io", loses="recommendations of requests"),
         *table("create,delete,get,list", "nodeforecasts", "rota.dev"),
         *table("patch", "nodeforecasts/status", "rota.dev"),
         *table("create,get", "customresourcedefinitions", "apiextensions.k8s.io", loses="the definition of the kind"),
