@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.worker.runtimes.test_batch_tier import favour
 
 from rota.api import errors
 from rota.api.reclaimed import BATCH_CPU, BATCH_MEMORY
@@ -97,6 +98,7 @@ async def test_batch_pods_run_in_their_tier_below_a_quota_and_go_for_memory(clie
         tier = made.runtime.batch_tier()
         assert tier is not None
         assert made.colocation is not None
+        favour(tier)
         with pytest.raises(errors.Conflict, match=r"Insufficient rota.dev/batch-cpu"):
             await client.create(PODS, pod("early", *BURN, limits=BATCH))
         await client.create(PODS, pod("service", *SLEEP, limits={"cpu": "100m", "memory": "64Mi"}))
