@@ -7,7 +7,6 @@ remains preferred: if the address of the worker answers at all, it is tried agai
 import asyncio
 import contextlib
 import functools
-import select
 import socket
 import ssl
 import threading
@@ -112,5 +111,11 @@ async def _connect(
 
 def _is_refused(plain: socket.socket) -> bool:
     """Whether a forwarded connection ends at once. It blocks."""
-    # The worker says nothing before the client does, so what can be read is the end.
-    return bool(select.select([plain], [], [], _REFUSAL_S)[0])
+    plain.settimeout(_REFUSAL_S)
+    try:
+        plain.recv(1, socket.MSG_PEEK)
+    except TimeoutError:  # the worker says nothing before the client does
+        return False
+    except OSError:
+        return True
+    return True
