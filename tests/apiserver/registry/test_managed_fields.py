@@ -326,3 +326,25 @@ def test_records_of_changed_pods_do_not_depend_on_what_was_recorded_before(
             alone = managed_fields._record(copy.deepcopy(live), copy.deepcopy(new), at, KNOWN, now=now)
             assert managed_fields.record(copy.deepcopy(live), copy.deepcopy(new), at, KNOWN) == alone
             live = alone
+
+
+def test_entries_that_were_written_in_another_form_are_kept() -> None:
+    """As another server may have stored them: an empty subresource instead of none."""
+    entry = {
+        "manager": "old",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "subresource": "",
+        "time": "1970-01-01T00:00:01Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:nodeName": {}}},
+    }
+    metadata = {"name": "p", "uid": "u", "managedFields": [entry]}
+    live = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "n"}}
+    new = {**copy.deepcopy(live), "status": {"phase": "Running"}}
+    at = Attributes(
+        user=users.ADMINISTRATOR, verb="update", resource=PODS, subresource="status", now=5.0, field_manager="worker"
+    )
+    found = managed_fields.record(copy.deepcopy(live), copy.deepcopy(new), at, KNOWN)
+    assert found == managed_fields._record(live, new, at, KNOWN, now=times.format_time(5.0))
+    assert [one["manager"] for one in found["metadata"]["managedFields"]] == ["old", "worker"]

@@ -143,6 +143,8 @@ class _Changed:
         found = self._known.get(key)
         if found is None:
             found = self._worked_out(before, _record(live, new, at, known, now=self._NOW), new, known)
+            if found is None:
+                return _record(live, new, at, known, now=now)
             if len(self._known) >= self._MOST:
                 self._known.clear()
             self._known[key] = found
@@ -177,9 +179,14 @@ class _Changed:
             _delta(old, fresh, schema),
         )
 
-    def _worked_out(self, before: list[Object], result: Object, new: Object, known: versions.Versions) -> "_Change":
+    def _worked_out(
+        self, before: list[Object], result: Object, new: Object, known: versions.Versions
+    ) -> "_Change | None":
+        """The entries of a change; None if one of them cannot be found among the former ones, as they were written."""
         indexes = {_owner(one): place for place, one in enumerate(before)}
         recorded = result["metadata"].get("managedFields") or []
+        if not all(one.get("time") == self._NOW or _owner(one) in indexes for one in recorded):
+            return None
         return _Change(
             entries=_Entries([_timeless(one) for one in recorded], _belongs_to(result)),
             places=[None if one.get("time") == self._NOW else indexes[_owner(one)] for one in recorded],
