@@ -239,6 +239,26 @@ def test_the_state_that_is_kept_equals_one_that_is_built_from_scratch(nodes: int
     assert figures(kept.quiet) == figures(quiet), "what the others count for"
 
 
+SMALL_GANGS = st.tuples(st.just("gang"), st.sampled_from(QUEUES), st.integers(1, 2), st.just(1), st.booleans())
+
+
+@pytest.mark.slow
+@given(st.lists(SMALL_GANGS, min_size=3, max_size=7), EVENTS)
+@settings(deadline=None)
+def test_sums_of_groups_that_run_follow_every_change(gangs: list[Any], events: list[Any]) -> None:
+    """Several groups run before anything happens to them; `EVENTS` alone seldom come that far."""
+    live = Live(3)
+    play(live, gangs)
+    live.settle()
+    live.run()
+    play(live, events)
+    live.run()
+    kept = live.mirror.state(0.0)
+    active, quiet = quiet_groups.split(live.scratch().jobs)
+    assert list(kept.active or ()) == list(active)
+    assert figures(kept.quiet) == figures(quiet)
+
+
 def figures(quiet: Mapping[str, QuietSums]) -> dict[str, Any]:
     return {
         name: (sums.groups, sums.allocated.amounts, sums.inqueue.amounts, sums.elastic.amounts)

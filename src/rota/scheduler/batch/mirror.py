@@ -6,8 +6,7 @@ that of the changes. After the pass `settle` takes back everything that the sess
 places end with the pass, bindings and evictions that were sent stay until an event shows their effect, or until
 `unbind` and `unevict` report a failure.
 
-Resources of nodes come from the cluster's columns, so ordinary pods and pods of groups share one accounting. A mirror
-is used by one thread at a time.
+Resources of nodes come from the cluster's columns, which ordinary pods share. One thread at a time uses a mirror.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -43,7 +42,7 @@ _PASSING: Final = (TaskStatus.ALLOCATED, TaskStatus.PIPELINED)
 
 #: After this time the reason of a group that waits is given again.
 WORDS_S: Final = 30.0
-_NEVER: Final = (-WORDS_S, "", "")
+_NEVER: Final = (-WORDS_S, ("", ""))
 
 
 class Mirror:
@@ -100,7 +99,7 @@ class Mirror:
         self._with_topology: Final[set[str]] = set()
         #: Why groups wait, by key, as passes found it; and when, with what the reason was made from.
         self.waiting: Final[dict[str, str]] = {}
-        self._explained: Final[dict[str, tuple[float, str, str]]] = {}
+        self._explained: Final[dict[str, tuple[float, tuple[str, str]]]] = {}
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
@@ -382,11 +381,10 @@ class Mirror:
         found = {key for key in self._changed_groups if key in session.jobs} | session.changed
         self._changed_groups.clear()
         for key, job in session.active.items():
-            at, kept_out, message = self._explained.get(key, _NEVER)
-            now_kept_out, now_message = session.kept_out.get(key, ""), job.message or ("x" if job.fit_errors else "")
-            stale = session.now - at >= WORDS_S or (kept_out, message) != (now_kept_out, now_message)
-            if stale or key in found:
-                self._explained[key] = session.now, now_kept_out, now_message
+            at, before = self._explained.get(key, _NEVER)
+            kind = session.kept_out.get(key, ""), job.message or ("refused" if job.fit_errors else "")
+            if key in found or before != kind or session.now - at >= WORDS_S:
+                self._explained[key] = session.now, kind
                 found.add(key)
         return sorted(found)
 
