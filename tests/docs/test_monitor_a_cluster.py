@@ -11,12 +11,12 @@ PAGE = "monitor-a-cluster.md"
 
 @pytest.mark.slow
 @pytest.mark.prometheus
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_page_works_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     page = [one for one in following.blocks(PAGE) if one.language != "console"]
     monkeypatch.setattr(following, "blocks", lambda _: iter(page))
-    followed = following.follow(PAGE, tmp_path, patience_s=280)
+    followed = following.follow(PAGE, tmp_path, patience_s=580)
     assert len(followed) == 1
     for promised, printed in followed:
         assert printed == promised

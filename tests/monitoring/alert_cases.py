@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-#: Samples every 15 seconds, for longer than any alert waits.
-SAMPLES: Final = 300
-INTERVAL: Final = "15s"
+#: A sample each minute, for longer than any alert waits.
+SAMPLES: Final = 75
+INTERVAL: Final = "1m"
 EVALUATED_AT: Final = "74m"
 
 
@@ -13,8 +13,9 @@ def _steady(value: float) -> str:
     return f"{value:g}+0x{SAMPLES}"
 
 
-def _growing(per_sample: float) -> str:
-    return f"0+{per_sample:g}x{SAMPLES}"
+def _growing(per_quarter: float) -> str:
+    """By so much in a quarter of a minute."""
+    return f"0+{4 * per_quarter:g}x{SAMPLES}"
 
 
 def _histogram(name: str, labels: str, *, below: float) -> dict[str, str]:

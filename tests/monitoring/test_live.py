@@ -32,7 +32,7 @@ from rota.testing.process_cluster import ProcessCluster
 from rota.testing.servers.etcd import EtcdServer
 from rota.testing.servers.prometheus import AlertmanagerServer, PrometheusServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.prometheus, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.prometheus, pytest.mark.timeout(1800)]
 
 INTERVAL_S = 3
 LONGEST_S = 4

@@ -27,6 +27,7 @@ def test_the_files_are_what_the_tables_say(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.slow
 @pytest.mark.helm
+@pytest.mark.timeout(600)
 def test_the_chart_has_the_alerts_of_its_components() -> None:
     values = {"prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}}}
     found = charts.chosen(charts.render(values), "PrometheusRule")

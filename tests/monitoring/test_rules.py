@@ -132,6 +132,7 @@ def test_every_alert_has_a_case() -> None:
 
 @pytest.mark.prometheus
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_promtool_accepts_the_rules(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump(rule_files.rules()))
@@ -142,6 +143,7 @@ def test_promtool_accepts_the_rules(tmp_path: Path) -> None:
 
 @pytest.mark.prometheus
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_each_alert_fires_for_its_fault_and_for_no_other(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rule_files.rules()))
     cases = []

@@ -10,7 +10,7 @@ from rota.testing.virtual_faults import Plan, Report
 from rota.testing.virtual_runtime import VirtualRuntime
 from rota.worker.runtimes.runtime_interface import Launch
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 def run(plan: Plan, folder: Path) -> Report:

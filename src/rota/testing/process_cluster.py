@@ -73,7 +73,12 @@ class Member:
             command = (*self._inside, *self._command)
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         if wait:
-            self.wait_ready()
+            try:
+                self.wait_ready()
+            except BaseException:
+                # Its cluster does not know it yet, and would leave it running.
+                self.kill()
+                raise
 
     def wait_ready(self) -> None:
         """Wait until it reports that it is ready; AssertionError with its output if it exits instead."""
