@@ -20,6 +20,7 @@ from rota.kit import system
 from rota.lifecycle import on_host, supervisor
 from rota.lifecycle.on_host import Failed
 from rota.lifecycle.reach import Reach
+from rota.worker.runtimes.process import cgroups
 from rota.worker.runtimes.process.runtime import ProcessRuntime
 
 CLOCK = system.SystemClock()
@@ -63,10 +64,13 @@ def test_a_member_is_placed_once_and_removed_without_a_trace(home: Path, tmp_pat
     ask(home, "prepare", cluster="lab", role="worker")
     with pytest.raises(Failed, match="belongs to the cluster lab"):
         ask(home, "prepare", cluster="other", role="worker")
-    ask(home, "remove", unit=UNIT)
+    with pytest.raises(Failed, match="belongs to the cluster lab"):
+        ask(home, "remove", unit=UNIT, cluster="other")
+    assert home.exists()
+    ask(home, "remove", unit=UNIT, cluster="lab")
     assert list(tmp_path.iterdir()) == []
     assert not ask(home, "observe", server="")["placed"]
-    ask(home, "remove", unit=UNIT)
+    ask(home, "remove", unit=UNIT, cluster="lab")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -94,7 +98,8 @@ def test_what_a_worker_has_elsewhere_is_named_as_the_runtime_names_it(home: Path
     folder = home / "data" / "runtime"
     runtime = ProcessRuntime(folder, node="w1", clock=CLOCK)
     mark = zlib.crc32(str(folder).encode())
-    assert runtime._groups._name == f"rota-w1-{mark:08x}"
+    name = runtime._groups._name
+    assert {name, name + cgroups._TIER} == on_host._groups("w1", mark)
 
 
 _SCRIPT = """
@@ -139,7 +144,7 @@ def test_the_supervisor_starts_a_process_again_and_ends_with_it(home: Path, tmp_
     start(digest="2")
     until(lambda: is_started(5))
     pid = last()
-    reach.ask(member, {"op": "remove", "unit": UNIT})
+    reach.ask(member, {"op": "remove", "unit": UNIT, "cluster": "lab"})
     assert not home.exists()
     assert not on_host._started_at(pid)
 

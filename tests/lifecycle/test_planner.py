@@ -182,6 +182,22 @@ def test_keys_are_not_made_anew_while_a_lost_master_may_have_them(machines: Mach
         machines.plan(Verb.REPAIR, parsed(2, 0))
 
 
+def test_a_master_that_no_journal_names_has_the_keys(machines: Machines) -> None:
+    machines.run(Verb.CREATE, parsed(2, 0))
+    machines.inventory.clear()
+    machines.replace_machine("m2")
+    assert "copy-keys/m2" in words(machines.plan(Verb.CREATE, parsed(2, 0)))
+
+
+def test_a_folder_that_another_cluster_has_now_is_not_removed(machines: Machines) -> None:
+    machines.run(Verb.CREATE, parsed(1, 1))
+    machines.states["w1"] = replace(machines.state("w1"), cluster="prod")
+    plan = machines.plan(Verb.DELETE, parsed(1, 1))
+    assert words(plan) == ["remove/m1"]
+    assert "w1 is not removed: its folder belongs to the cluster prod" in plan.left[0]
+    assert words(machines.plan(Verb.DELETE, parsed(1, 1), forget=("w1",))) == ["forget/w1", "remove/m1"]
+
+
 def test_a_running_worker_whose_node_was_deleted_joins_again(machines: Machines) -> None:
     machines.run(Verb.CREATE, parsed(1, 1))
     machines.nodes.clear()

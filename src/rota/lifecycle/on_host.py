@@ -55,7 +55,7 @@ def answer(request: dict[str, Any], payload: BinaryIO) -> Any:
         return run(request)
     with _locked(home):
         if operation == "remove":
-            return remove(home, request["unit"])
+            return remove(home, request["unit"], request["cluster"])
         if operation == "prepare":
             return prepare(home, request)
         if operation == "install":
@@ -156,13 +156,17 @@ def _started_at(pid: int) -> str:
 
 def prepare(home: Path, request: dict[str, Any]) -> None:
     """Make the member's folder."""
-    other = _json(home / "member.json").get("cluster", request["cluster"])
-    if other != request["cluster"]:
-        raise Failed(f"{home} belongs to the cluster {other}")
+    _check_owner(home, request["cluster"])
     (home / "data").mkdir(mode=0o700, exist_ok=True)
     if home.stat().st_uid == os.geteuid():
         home.chmod(0o711)  # tasks without rights run the release below it
     write(home / "member.json", json.dumps({"cluster": request["cluster"], "name": home.name, "role": request["role"]}))
+
+
+def _check_owner(home: Path, cluster: str) -> None:
+    other = _json(home / "member.json").get("cluster", cluster)
+    if other != cluster:
+        raise Failed(f"{home} belongs to the cluster {other}")
 
 
 def install(home: Path, release: str, payload: BinaryIO) -> None:
@@ -235,7 +239,7 @@ def start(home: Path, request: dict[str, Any]) -> float:
         _systemctl("restart", service["unit"])
         return now
     write(home / "supervisor.py", request["supervisor"])
-    with (home / "output.log").open("ab") as output:
+    with open_private(home / "output.log") as output:
         process = subprocess.Popen(
             [sys.executable, str(home / "supervisor.py"), str(home)], stdin=subprocess.DEVNULL, stdout=output,
             stderr=output, start_new_session=True, cwd=home,
@@ -259,8 +263,9 @@ def stop(home: Path, service: dict[str, Any]) -> None:
             time.sleep(_AGAIN_S)  # noqa: TID251
 
 
-def remove(home: Path, unit: str) -> None:
+def remove(home: Path, unit: str, cluster: str) -> None:
     """Stop the process, end its tasks, and remove everything that it has on this machine."""
+    _check_owner(home, cluster)
     service = _json(home / "service.json")
     if service:
         stop(home, service)
@@ -287,6 +292,11 @@ def write(path: Path, text: str) -> None:
     new.replace(path)
 
 
+def open_private(path: Path) -> BinaryIO:
+    """Open a log to append to it; the folder above lets others pass."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+
+
 # --- ends -------------------------------------------------------------------------------------------------------------
 
 
@@ -307,11 +317,16 @@ def _remove_elsewhere(home: Path) -> None:
     """Remove what a worker has outside of its folder, as the process runtime names it: control groups, and homes."""
     mark = zlib.crc32(str(home / "data" / "runtime").encode())
     shutil.rmtree(f"/var/tmp/rota-{os.geteuid()}-{mark:08x}", ignore_errors=True)  # noqa: S108 - made by the worker
-    name = f"rota-{home.name}-{mark:08x}"
+    names = _groups(home.name, mark)
     for place, groups, _ in os.walk("/sys/fs/cgroup"):
-        if name in groups:
+        for name in names.intersection(groups):
             for group, _, _ in os.walk(Path(place, name), topdown=False):
                 _remove_group(Path(group))
+
+
+def _groups(node: str, mark: int) -> set[str]:
+    """The control groups of a worker: that of its containers, and that of batch containers beside it."""
+    return {f"rota-{node}-{mark:08x}", f"rota-{node}-{mark:08x}-batch"}
 
 
 def _remove_group(group: Path) -> None:

@@ -159,9 +159,10 @@ class _Planning:
             self._start([one])
 
     def _keys_source(self) -> str:
-        for one in self._observed.inventory.values():
+        # Those of the file, too: a journal that was lost does not name the masters that run.
+        for one in {**{one.name: one for one in self._spec.masters}, **self._observed.inventory}.values():
             state = self._observed.state(one.name)
-            if one.role is Role.MASTER and state.reachable and state.has_keys:
+            if one.role is Role.MASTER and state.reachable and state.has_keys and state.cluster == self._spec.name:
                 return one.name
         return ""
 
@@ -244,16 +245,23 @@ class _Planning:
         self._remove([one for one in placed if one.role is Role.MASTER], forget)
 
     def _remove(self, members: Sequence[Member], forget: Collection[str]) -> None:
-        there = [one for one in members if self._observed.state(one.name).reachable]
+        there = [one for one in members if not self._obstacle(one)]
         lost = [one for one in members if one not in there]
         self._add(Action.REMOVE, there)
         self._add(Action.FORGET, [one for one in lost if one.name in forget])
         self.left.extend(
-            f"{one.name} is not removed: {self._observed.state(one.name).fault}; "
+            f"{one.name} is not removed: {self._obstacle(one)}; "
             f"run again when its machine answers, or with --forget {one.name}"
             for one in lost
             if one.name not in forget
         )
+
+    def _obstacle(self, member: Member) -> str:
+        """Why a member cannot be removed; empty if it can."""
+        state = self._observed.state(member.name)
+        if state.cluster not in {"", self._spec.name}:
+            return f"its folder belongs to the cluster {state.cluster}"
+        return state.fault
 
     def _add(self, action: Action, members: Sequence[Member], *, detail: str = "") -> None:
         """One stage with the same action for some members."""

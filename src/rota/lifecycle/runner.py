@@ -122,7 +122,7 @@ class Runner:
                 self._view.rota("delete", "node", member.name, "--ignore-not-found", "--timeout=60s")
             case Action.REMOVE:
                 unit = service_units.unit_name(self._spec.name, member.name)
-                self._reach.ask(member, {"op": "remove", "unit": unit})
+                self._reach.ask(member, {"op": "remove", "unit": unit, "cluster": self._spec.name})
             case Action.FORGET:
                 pass
 

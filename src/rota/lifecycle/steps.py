@@ -29,7 +29,7 @@ _WORDS: Final = {
     Action.DRAIN: "evict the pods of {member}",
     Action.DELETE_NODE: "delete the node {member}",
     Action.REMOVE: "stop {member} and remove its files",
-    Action.FORGET: "forget {member}, whose machine cannot be reached",
+    Action.FORGET: "forget {member}, which is not removed from its machine",
 }
 
 

@@ -106,7 +106,9 @@ class Supervisor:
         log = self._home / "output.log"
         if log.stat().st_size > _LOG_BYTES:
             # The process appends to the file, so it goes on at the new end.
-            (self._home / "output.log.1").write_bytes(log.read_bytes())
+            descriptor = os.open(self._home / "output.log.1", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as former:
+                former.write(log.read_bytes())
             os.truncate(log, 0)
 
 
