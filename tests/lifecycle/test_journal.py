@@ -1,7 +1,9 @@
 """The journal: what survives a killed runner, and what it refuses."""
 
+import fcntl
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.lifecycle.specs import parsed
@@ -47,6 +49,30 @@ def test_an_incomplete_last_line_is_ignored_and_the_next_line_is_whole(path: Pat
         kept.removed("w1")
     assert set(journal.read(path).inventory) == {"m1"}
     assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_last_line_without_its_end_is_written_again(path: Path) -> None:
+    begun(path)
+    path.write_bytes(path.read_bytes() + b'{"is": "removed", "name": "w1"}')
+    with Journal(path, "lab") as kept:
+        assert set(kept.record.inventory) == {"m1", "w1"}
+        kept.removed("w1")
+    assert set(journal.read(path).inventory) == {"m1"}
+
+
+def test_a_journal_that_was_removed_before_it_was_locked_is_not_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(path)
+    lock = fcntl.flock
+
+    def removed_before(*arguments: Any) -> None:
+        path.unlink()
+        lock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", removed_before)
+    with pytest.raises(UserError, match="has just ended"):
+        Journal(path, "lab")
 
 
 def test_an_ended_operation_is_not_unfinished(path: Path) -> None:

@@ -148,13 +148,17 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise errors.UserError(f"another command works with {self._path}", "wait until it has ended") from None
+        if not self._path.exists() or os.fstat(self._file.fileno()).st_ino != self._path.stat().st_ino:
+            # The runner before has removed the file between our opening and locking it.
+            raise errors.UserError(f"another command has just ended with {self._path}", "run this one again")
         self._path.chmod(0o600)
+        # First, since a line without its end may be readable: it must not be known here and absent from the file.
+        self._drop_torn_line()
         record = read(self._path)
         if record.cluster not in {"", cluster}:
             raise errors.UserError(
                 f"{self._path} is of the cluster {record.cluster}", "use another file for another cluster"
             )
-        self._drop_torn_line()
         return record
 
     def _drop_torn_line(self) -> None:

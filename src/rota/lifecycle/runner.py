@@ -41,6 +41,7 @@ class Runner:
         self._force: Final = force
         self._view: Final = ClusterView(spec, reach)
         self._clock: Final = SystemClock()
+        self._interrupted = False
 
     def observe(self, inventory: dict[str, Member]) -> Observed:
         """The state of every machine of the file and of the journal, and the nodes that a master reports."""
@@ -87,6 +88,8 @@ class Runner:
                         self._note(step, journal)
                         say(f"[{number}/{total}] {step.text}")
                 except BaseException:
+                    self._interrupted = True
+                    threads.shutdown(wait=False, cancel_futures=True)
                     self._reach.abandon()
                     raise
             if failures:
@@ -184,6 +187,8 @@ class Runner:
     def _wait(self, otherwise: str, is_so: Callable[[], bool], member: Member) -> None:
         deadline = self._clock.monotonic() + _READY_S
         while not is_so():
+            if self._interrupted:
+                raise StepFailed("interrupted")
             if self._clock.monotonic() > deadline:
                 raise StepFailed(f"{otherwise} within {_READY_S:.0f} s", self._log_remedy(member))
             self._clock.block(_LOOK_AGAIN_S)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,8 @@ def run(
         if kept.record.verb and not as_json:
             output.note(_unfinished(kept.record))
         observed = working.observe(kept.record.inventory)
+        if verb == Verb.CREATE:
+            observed = _adopted(kept, spec, observed)
         plan = planner.plan(Verb(verb), spec, observed, release=release, forget=forget)
         say = output.note if as_json else click.echo
         working.run(plan, kept, verb=verb, say=say, clock=system.SystemClock())
@@ -48,6 +51,14 @@ def run(
         output.note(one)
     if plan.left:
         sys.exit(_INCOMPLETE)
+
+
+def _adopted(kept: Journal, spec: ClusterSpec, observed: Observed) -> Observed:
+    """Members of this cluster that run already are in the journal from now on, even if that was lost."""
+    for member in spec.members:
+        if member.name not in observed.inventory and observed.state(member.name).cluster == spec.name:
+            kept.placing(member)
+    return replace(observed, inventory=dict(kept.record.inventory))
 
 
 def status(*, file: Path, as_json: bool) -> None:

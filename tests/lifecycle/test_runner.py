@@ -1,0 +1,56 @@
+"""The runner: what an interrupt ends, and that members which run already are in the journal."""
+
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.lifecycle.specs import parsed
+
+from rota.cli.commands import cluster_lifecycle
+from rota.kit.system import SystemClock
+from rota.lifecycle.cluster_spec import Member
+from rota.lifecycle.cluster_view import AT_ONCE
+from rota.lifecycle.journal import Journal
+from rota.lifecycle.observed import MemberState, Observed
+from rota.lifecycle.reach import Reach, Unreachable
+from rota.lifecycle.runner import Runner
+from rota.lifecycle.steps import Action, Plan, Step
+
+
+class Hanging:
+    """Machines of which the first answers, and the others hang until the connections are ended."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.abandoned = threading.Event()
+
+    def ask(self, member: Member, request: Any, **_: Any) -> None:
+        self.asked.append(member.name)
+        if member.name != "w1":
+            self.abandoned.wait(100)
+            raise Unreachable(f"{member.name} was abandoned")
+
+    def abandon(self) -> None:
+        self.abandoned.set()
+
+
+def test_an_interrupt_begins_no_further_step(tmp_path: Path) -> None:
+    spec, machines = parsed(1, 5 * AT_ONCE), Hanging()
+    steps = tuple(Step(stage=1, action=Action.PREPARE, member=one.name) for one in spec.workers)
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    runner = Runner(spec, cast(Reach, machines))
+    with Journal(tmp_path / "journal", "lab") as kept, pytest.raises(KeyboardInterrupt):
+        runner.run(Plan(steps=steps), kept, verb="create", say=interrupt, clock=SystemClock())
+    assert len(machines.asked) <= AT_ONCE + 1
+
+
+def test_members_that_run_are_known_again_after_the_loss_of_the_journal(tmp_path: Path) -> None:
+    spec = parsed(1, 2)
+    states = {"m1": MemberState(placed=True, cluster="lab"), "w1": MemberState(placed=True, cluster="lab")}
+    with Journal(tmp_path / "journal", "lab") as kept:
+        found = cluster_lifecycle._adopted(kept, spec, Observed(members=states))
+        assert set(found.inventory) == set(kept.record.inventory) == {"m1", "w1"}
