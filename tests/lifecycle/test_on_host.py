@@ -74,6 +74,21 @@ def test_a_member_is_placed_once_and_removed_without_a_trace(home: Path, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_unit_of_another_clusters_member_is_left_alone(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units = tmp_path / "units"
+    units.mkdir()
+    monkeypatch.setattr(on_host, "_UNITS", units)
+    (units / UNIT).write_text("[Service]\nWorkingDirectory=/var/lib/rota-lab-w/1\n")
+    asked = service("")
+    asked["service"] = {**asked["service"], "unit": UNIT, "text": "[Service]\n"}
+    with pytest.raises(Failed, match="is of a member of another cluster"):
+        ask(home, "start", restart=True, **asked)
+    ask(home, "remove", unit=UNIT, cluster="lab")
+    assert (units / UNIT).exists()
+
+
 def test_files_are_private(home: Path) -> None:
     ask(home, "write", path="join.env", text="secret")
     assert (home / "join.env").stat().st_mode & 0o777 == 0o600

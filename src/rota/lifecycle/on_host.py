@@ -215,6 +215,8 @@ def start(home: Path, request: dict[str, Any]) -> float:
     Returns when it was started by this machine's clock, or 0 if it was left as it is.
     """
     service = {**request["service"], "release": request["release"]}
+    if service["text"] and not _is_free(_UNITS / service["unit"], home):
+        raise Failed(f"{service['unit']} is of a member of another cluster; give this member another name")
     before = _json(home / "service.json")
     runs = bool(before) and _is_running(home, before)
     if runs and not request["restart"] and before.get("digest") == service["digest"]:
@@ -270,7 +272,7 @@ def remove(home: Path, unit: str, cluster: str) -> None:
     if service:
         stop(home, service)
     path = _UNITS / unit
-    if path.exists():
+    if path.exists() and _is_free(path, home):
         _systemctl("disable", "--now", "--quiet", unit, check=False)
         path.unlink()
         _systemctl("daemon-reload")
@@ -290,6 +292,15 @@ def write(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+
+
+def _is_free(unit: Path, home: Path) -> bool:
+    """Whether a unit is this member's or does not exist: a-b of cluster c has the same one as b of cluster c-a."""
+    if not unit.exists():
+        return True
+    key = "WorkingDirectory="
+    lines = unit.read_text().splitlines()
+    return any(Path(line.removeprefix(key)) == home for line in lines if line.startswith(key))
 
 
 def open_private(path: Path) -> BinaryIO:

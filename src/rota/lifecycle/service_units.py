@@ -118,6 +118,8 @@ def _unit(spec: ClusterSpec, member: Member, command: tuple[str, ...]) -> str:
             f"Description=Rota {member.role} {member.name} of cluster {spec.name}",
             "After=network-online.target",
             "Wants=network-online.target",
+            # Without a limit, or a store that is away for some seconds would end the restarts for good.
+            "StartLimitIntervalSec=0",
             "",
             "[Service]",
             f"ExecStart={' '.join(words)}",
