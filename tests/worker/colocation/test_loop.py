@@ -1,10 +1,12 @@
 """One step of the loop on files instead of cgroups: who is evicted, who may burst, and what is offered."""
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from rota.worker.colocation.colocation import Colocation, ColocationSettings
 from rota.worker.colocation.measurements import Measurements
 from rota.worker.host_resources import HostResources
 from rota.worker.pod_machine.pods import Pod
+from rota.worker.runtimes.batch_tier import BatchTier
 from rota.worker.runtimes.runtime_interface import Place, run_id
 
 GIBIBYTE = 1024**3
@@ -33,13 +36,14 @@ class Parts:
         self.all: list[Pod] = []
         self.folders: dict[str, Place] = {}
         self.evicted: list[str] = []
+        self.tier: BatchTier | None = None
 
     @property
     def runtime(self) -> Any:
         return self
 
-    def batch_tier(self) -> None:
-        return None
+    def batch_tier(self) -> BatchTier | None:
+        return self.tier
 
     def places(self) -> Mapping[str, Place]:
         return self.folders
@@ -120,6 +124,52 @@ async def test_a_throttled_service_bursts_and_returns_to_its_limit(tmp_path: Pat
         await clock.advance(2.0)
         quotas.append(int((group / "cpu.cfs_quota_us").read_text()))
     assert quotas == [50_000, 50_000, 60_000, 72_000, 57_600, 50_000]
+
+
+async def test_a_container_that_has_ended_does_not_keep_others_from_bursting(tmp_path: Path) -> None:
+    clock, parts, machine = FakeClock(), Parts(), Machine(tmp_path / "proc")
+    for name in ("gone", "stays"):
+        group = tmp_path / name
+        group.mkdir()
+        (group / "cpu.cfs_quota_us").write_text("1")
+        (group / "cpu.stat").write_text("nr_throttled 0\n")
+        parts.add(name, {"cpu": "500m", "memory": "1Gi"}, clock.now())
+        parts.folders[run_id(name, "c", 0)] = Place(pid=1, started_at=0, cgroups=[str(group)])
+    loop = made(parts, machine.folder, clock, {})
+    for throttled in (0, 0, 5):
+        loop.step()
+        shutil.rmtree(tmp_path / "gone", ignore_errors=True)
+        (tmp_path / "stays/cpu.stat").write_text(f"nr_throttled {throttled}\n")
+        await clock.advance(2.0)
+    loop.step()
+    assert (tmp_path / "stays/cpu.cfs_quota_us").read_text() == "60000"
+
+
+async def test_pods_are_evicted_and_capacity_is_offered_although_no_quota_can_be_written(tmp_path: Path) -> None:
+    clock, parts, machine = FakeClock(), Parts(), Machine(tmp_path / "proc")
+    parts.add("batch", {BATCH_CPU: "1000", BATCH_MEMORY: "1Gi"}, clock.now())
+    parts.tier = BatchTier(tmp_path / "none", tmp_path / "none", tmp_path / "none", unified=True)
+    loop = made(parts, machine.folder, clock, {"cpu": 1000.0, "memory": 0.0})
+    loop.step()
+    machine.set(busy_cores=0.0, available=0)
+    await clock.advance(10.0)
+    with pytest.raises(OSError, match=r"cpu\.max"):
+        loop.step()
+    assert parts.evicted == ["batch"]
+    assert loop.offered()[BATCH_CPU] == 2600
+
+
+async def test_a_tier_that_was_made_again_gets_its_quota(tmp_path: Path) -> None:
+    clock, parts, machine = FakeClock(), Parts(), Machine(tmp_path / "proc")
+    parts.tier = BatchTier(tmp_path, tmp_path, tmp_path, unified=True)
+    loop = made(parts, machine.folder, clock, {})
+    for _ in range(20):
+        loop.step()
+        await clock.advance(1.0)
+    settled = (tmp_path / "cpu.max").read_text()
+    (tmp_path / "cpu.max").write_text("max 100000")
+    loop.step()
+    assert (tmp_path / "cpu.max").read_text() == settled
 
 
 async def test_an_offer_falls_with_a_pod_that_the_forecast_has_not_seen(tmp_path: Path) -> None:

@@ -91,7 +91,6 @@ class Colocation:
         self._evictions: Final = Evictions(settings.evictions)
         self._offers: Final = Offers(settings.offers)
         self._offered_s = float("-inf")
-        self._written = -1.0
         self._burst_s = float("-inf")
         #: Containers that may burst, by run.
         self._bursting: Final[dict[str, _Burst]] = {}
@@ -116,20 +115,22 @@ class Colocation:
             return
         pods = [pod for pod in self._holder.pods() if not pod.over and pod.termination is None]
         batch = [pod for pod in pods if reclaimed.is_batch(pod.seen)]
-        self._set_quota(sample)
+        others = [pod for pod in pods if pod not in batch]
+        self._quota.step(sample.others_milli, sample.elapsed_s)
+        # What needs no cgroup comes first: it must not end with one that cannot be written.
         self._evict(batch, sample)
-        self._burst([pod for pod in pods if pod not in batch], sample)
-        self._offer([pod for pod in pods if pod not in batch])
+        self._offer(others)
+        self._set_quota()
+        self._burst(others, sample)
 
     def _tier(self) -> batch_tier.BatchTier | None:
         return self._holder.runtime.batch_tier()
 
-    def _set_quota(self, sample: Sample) -> None:
-        quota = self._quota.step(sample.others_milli, sample.elapsed_s)
+    def _set_quota(self) -> None:
+        # Each time, since a tier that was removed and made again has no quota.
         tier = self._tier()
-        if tier is not None and quota != self._written:
-            tier.limit(quota)
-            self._written = quota
+        if tier is not None:
+            tier.limit(self._quota.quota)
 
     def _evict(self, batch: list[Pod], sample: Sample) -> None:
         found = Condition(
@@ -164,6 +165,9 @@ class Colocation:
         limits = {(pod.uid, name): limit for pod in pods for name, limit in _limits(pod).items()}
         load = (sample.others_milli + sample.batch_milli) / self._quota.capacity
         runs = self._holder.runtime.places()
+        for gone in self._bursting.keys() - runs.keys():
+            del self._bursting[gone]
+        problem: OSError | None = None
         for run, place in runs.items():
             uid, container, _ = parse_run_id(run)
             limit = limits.get((uid, container))
@@ -171,24 +175,31 @@ class Colocation:
             folder = known.folder if known is not None else _limited(place)
             if limit is None or folder is None:
                 continue
-            throttled = batch_tier.throttled_periods(folder)
-            # A former worker may have left another quota, so the first one is written in any case.
-            before = known or _Burst(folder, (folder / "cpu.max").exists(), limit, throttled)
-            quota = bursts.quota(
-                limit, before.quota, throttled=throttled > before.throttled, load=load, settings=self._settings.bursts
-            )
-            if quota != before.quota or known is None:
-                batch_tier.set_quota(folder, quota, unified=before.unified)
-            self._bursting[run] = before._replace(quota=quota, throttled=throttled)
-        for gone in self._bursting.keys() - runs.keys():
-            del self._bursting[gone]
+            try:
+                self._bursting[run] = self._next_burst(folder, limit, known, load)
+            except OSError as error:
+                if folder.exists():  # otherwise its container has ended
+                    problem = error
+        if problem is not None:
+            raise problem
+
+    def _next_burst(self, folder: Path, limit: float, known: _Burst | None, load: float) -> _Burst:
+        throttled = batch_tier.throttled_periods(folder)
+        # A former worker may have left another quota, so the first one is written in any case.
+        before = known or _Burst(folder, (folder / "cpu.max").exists(), limit, throttled)
+        quota = bursts.quota(
+            limit, before.quota, throttled=throttled > before.throttled, load=load, settings=self._settings.bursts
+        )
+        if quota != before.quota or known is None:
+            batch_tier.set_quota(folder, quota, unified=before.unified)
+        return before._replace(quota=quota, throttled=throttled)
 
     def _offer(self, others: list[Pod]) -> None:
-        now_s = self._clock.now()
+        now_s = self._clock.monotonic()
         if now_s - self._offered_s < _OFFER_EVERY_S:
             return
         self._offered_s = now_s
-        young = offers.unmeasured([(pod.begun_at, pod.requests) for pod in others], now_s)
+        young = offers.unmeasured([(pod.begun_at, pod.requests) for pod in others], self._clock.now())
         ceiling = self._settings.offers.ceiling
         for name, peak in self._peaks().items():
             capacity = min(self._machine.allocatable.get(name, 0), self._machine.sold[reclaimed.SOLD[name]])
