@@ -154,6 +154,31 @@ async def test_bindings_evictions_and_connections_are_reviewed(hook: WebhookServ
         assert "nodeName" not in (await api.get(f"{_PODS}/p")).json["spec"]
 
 
+async def test_a_webhook_sees_the_parameters_that_a_connection_is_made_with(
+    api: ApiServer, hook: WebhookServer
+) -> None:
+    assert (await api.post(_PODS, _pod())).code == 201
+    await _configure(api, _webhook(hook, rules=[{**_RULE, "resources": ["pods/exec"]}]))
+    hook.answer = _deny
+    query = "container=c&container=other&tty=0&tty=1&stdout=1&stdin=&command=ls"
+    assert (await api.post(f"{_PODS}/p/exec?{query}", b"")).code == 400
+    seen = hook.reviews[0]["request"]["object"]
+    assert {name: item for name, item in seen.items() if name not in ("kind", "apiVersion")} == {
+        "container": "c",
+        "command": ["ls"],
+        "stdout": True,
+    }
+
+
+async def test_a_webhook_that_changes_a_connection_is_an_error(api: ApiServer, hook: WebhookServer) -> None:
+    assert (await api.post(_PODS, _pod())).code == 201
+    hook.answer = lambda _: _patch({"op": "replace", "path": "/command", "value": ["true"]})
+    await _configure(api, _webhook(hook, rules=[{**_RULE, "resources": ["pods/exec"]}]), mutating=True)
+    refused = await api.post(f"{_PODS}/p/exec", b"", command="ls", stdout="true")
+    assert refused.code == 500
+    assert "has changed the parameters of a connection" in refused.json["message"]
+
+
 async def test_a_service_is_called_at_a_ready_endpoint(api: ApiServer, hook: WebhookServer) -> None:
     service = {"metadata": {"name": "hook"}, "spec": {"ports": [{"name": "https", "port": 443}]}}
     assert (await api.post("/api/v1/namespaces/default/services", service)).code == 201

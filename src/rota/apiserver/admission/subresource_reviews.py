@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
+from rota.api.patches import json_values
 from rota.apiserver.admission.mutation_rounds import MutationRounds
 from rota.apiserver.admission.request_matching import Operation
 from rota.apiserver.admission.reviewed_request import ReviewContext, ReviewedRequest
@@ -35,6 +36,7 @@ _CONNECTIONS: Final = frozenset({"attach", "exec", "portforward", "proxy"})
 _FLAGS: Final = ("stdin", "stdout", "stderr", "tty")
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _TOGETHER: Final = 64
+_CHANGED: Final = "a webhook has changed the parameters of a connection, which is not supported; it may refuse it"
 _IN_COMPANY: Final = "not bound because the batch is atomic and others of its pods cannot be bound"
 
 
@@ -91,7 +93,12 @@ class _Reviewed:
         at = request.at
         if self._reviews.concerns(at.resource.plural, at.subresource):
             if at.subresource in _CONNECTIONS:
-                await self._reviews.review(at, _connection(request), Operation.CONNECT)
+                parameters = _connection(request)
+                given = json_values.copy(parameters)
+                await self._reviews.review(at, parameters, Operation.CONNECT)
+                if parameters != given:
+                    # Handlers read the request itself; without this the client would get what validation did not see.
+                    raise errors.internal_error(_CHANGED)
             elif request.body is not None:
                 if at.namespace:
                     request.body.setdefault("metadata", {})["namespace"] = at.namespace
@@ -179,12 +186,12 @@ def _connection(request: SubresourceRequest) -> Object:
     found: Object = {"kind": part.kind.kind, "apiVersion": part.kind.api_version}
     if request.at.subresource == "proxy":
         return {**found, "path": request.tail} if request.tail else found
+    # As handlers do: the first value of a parameter counts.
+    found |= {name: True for name in _FLAGS if request.query.get(name) in _TRUE}
+    if container := request.query.get("container"):
+        found["container"] = container
     for name, value in given:
-        if name in _FLAGS and (value in _TRUE or not value):
-            found[name] = True
-        elif name == "container" and value:
-            found[name] = value
-        elif name == "command":
+        if name == "command":
             found.setdefault(name, []).append(value)
         elif name == "ports":
             found.setdefault(name, []).extend(int(one) for one in value.split(",") if one.isdecimal())
