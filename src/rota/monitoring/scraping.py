@@ -17,7 +17,7 @@ Document = dict[str, Any]
 ACCOUNT: Final = "prometheus"
 NAMESPACE: Final = "kube-system"
 
-#: The account of Prometheus: `system:monitoring` may read metrics, and discovery lists nodes.
+#: The account of Prometheus: it reads metrics of masters and workers, and discovery lists nodes.
 RIGHTS: Final[Sequence[Document]] = (
     {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE}},
     {

@@ -263,6 +263,11 @@ async def _worker(
 ) -> AsyncIterator[Worker]:
     machine = await asyncio.to_thread(_measured, settings)
     made = Worker(client, settings, machine, incarnation=incarnation.name, clock=clock, rng=rng)
+    if made.colocation is not None and not _has_tier(made):
+        raise UserError(
+            "capacity cannot be sold to batch pods: there are no cgroups with cpu and memory for them",
+            "run the worker as root on a machine that has them, or leave --batch-ceiling out",
+        )
     keeper = NodeKeeper(
         client,
         machine,
@@ -292,6 +297,13 @@ async def _worker(
         if made.colocation is not None:
             supervisor.start("colocation", made.colocation.run)
         yield made
+
+
+def _has_tier(worker: Worker) -> bool:
+    try:
+        return worker.runtime.batch_tier() is not None
+    except OSError:
+        return False
 
 
 def _measured(settings: Settings) -> HostResources:

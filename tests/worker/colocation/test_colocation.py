@@ -18,6 +18,7 @@ from rota.client import client_factory
 from rota.client.verbs import Client
 from rota.forecast.node_series import FORECASTS
 from rota.kit import system
+from rota.kit.errors import UserError
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
 from rota.worker import worker_assembly
@@ -89,6 +90,15 @@ def pod(name: str, *command: str, limits: dict[str, str]) -> dict[str, Any]:
 async def phase(client: Client, name: str) -> str:
     found = await client.get(PODS, name, namespace="default")
     return str((found.get("status") or {}).get("phase"))
+
+
+async def test_a_worker_without_cgroups_for_batch_pods_does_not_sell_to_them(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ControlGroups, "batch_tier", lambda _: None)
+    with pytest.raises(UserError, match="leave --batch-ceiling out"):
+        async with worker(client, tmp_path / "w"):
+            pass
 
 
 @pytest.mark.slow

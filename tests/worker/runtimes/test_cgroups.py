@@ -108,6 +108,23 @@ def test_batch_containers_are_in_a_tier_beside_the_others_in_version_2(tmp_path:
     assert batch_tier.throttled_periods(tier) == 3
 
 
+@pytest.mark.usefixtures("plain")
+def test_a_tier_that_could_not_be_put_behind_the_others_is_put_there_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = ControlGroups("g", proc=_unified(tmp_path, inside="user"))
+
+    def refused(_: batch_tier.BatchTier) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_tier.BatchTier, "lower", refused)
+        with pytest.raises(PermissionError):
+            groups.batch_tier()
+    groups.batch_tier()
+    assert (tmp_path / "tree/user/g-batch/cpu.weight").read_text() == "1"
+
+
 @pytest.mark.parametrize("hierarchies", [("cpu,cpuacct", "memory", "pids"), ("cpu", "cpuacct", "memory", "pids")])
 def test_batch_containers_are_in_a_tier_beside_the_others_in_version_1(
     tmp_path: Path, hierarchies: tuple[str, ...]

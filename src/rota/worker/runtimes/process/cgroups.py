@@ -48,6 +48,8 @@ class ControlGroups:
         self._split: Final[dict[str, Path]] = {}
         #: Version 1: the folder for the tier's cgroup that counts cpu time, where that is not the one of `cpu`.
         self._accounting: Path | None = None
+        #: Whether the present tier was put behind all other cgroups.
+        self._is_lowered = False
         self._find(proc)
 
     @property
@@ -83,12 +85,14 @@ class ControlGroups:
             tier = BatchTier(bases["cpu"], bases.get(_ACCOUNTING, bases["cpu"]), bases["memory"], unified=False)
         else:
             return None
-        if not all(folder.exists() for folder in bases.values()):
+        if not self._is_lowered or not all(folder.exists() for folder in bases.values()):
+            self._is_lowered = False
             for folder in bases.values():
                 folder.mkdir(parents=True, exist_ok=True)
             if tier.unified:
                 _hand_on(tier.cpu)
             tier.lower()
+            self._is_lowered = True
         return tier
 
     def remove(self, container: str) -> None:
