@@ -7,7 +7,7 @@ import pytest
 from rota.api import resources
 from rota.cli.commands import node_forecast
 from rota.forecast.fleet import FleetSettings
-from rota.forecast.node_series import AT_LEAST_S, NodeSeries
+from rota.forecast.node_series import AT_LEAST_S, NodeSeries, workers_own
 from rota.testing.clusters import Document, make_node, make_pod
 
 SETTINGS = FleetSettings(interval_s=60.0, history_s=1200.0, warm_up_s=300.0, horizon_s=600.0)
@@ -108,3 +108,18 @@ def test_the_plot_has_the_past_and_the_band_of_the_forecast() -> None:
     assert lines[-1].endswith("│▓▓▓▓▓▓▓▓▓▓") or lines[-2].endswith("│▓▓▓▓▓▓▓▓▓▓")
     assert any("│░░░░░░░░░░" in line for line in lines)
     assert "▇" in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("observed", "own"),
+    [
+        ("1970-01-01T01:00:00Z", True),
+        ("1970-01-01T00:30:00Z", False),
+        ("1970-01-01T01:30:00Z", False),
+        (None, False),
+    ],
+    ids=["now", "long ago", "by a clock that is ahead", "never"],
+)
+def test_a_worker_counts_while_it_publishes(observed: str | None, own: bool) -> None:
+    document = {"metadata": {"name": "a"}, "status": {"source": "Worker", "observedTime": observed}}
+    assert workers_own([document], 3600.0) == ({"a"} if own else set())

@@ -111,7 +111,7 @@ class Forwarding:
         if isinstance(frame, spdy.Broken):
             self._end(connection)
         elif frame.stream == connection.error:
-            connection.said += frame.data[:_MOST_SAID]
+            connection.said = (connection.said + frame.data)[:_MOST_SAID]
             if frame.last:
                 self.problem = connection.said.decode(errors="replace")
                 self._end(connection)

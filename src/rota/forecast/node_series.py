@@ -167,7 +167,9 @@ def workers_own(forecasts: Iterable[Object], now_s: float) -> set[str]:
     found = set()
     for document in forecasts:
         status = document.get("status") or {}
-        if status.get("source") == WORKER and now_s - times.parse(status["observedTime"]) < 2 * AT_LEAST_S:
+        observed = status.get("observedTime")
+        # A clock that is ahead must not keep a node whose worker is gone.
+        if status.get("source") == WORKER and observed and abs(now_s - times.parse(observed)) < 2 * AT_LEAST_S:
             found.add(meta.name(document))
     return found
 

@@ -53,7 +53,6 @@ class NodeForecasts:
         self._series: Final = NodeSeries(settings, source=WORKER, rows=1)
         self._measurements: Final = Measurements(lambda: runtime().batch_tier() if machine.sold else None, clock=clock)
         self._meter: Final = Meter(lambda: dict(runtime().places()), folder=folder, clock=clock)
-        self._owner: dict[str, Any] | None = None
         self._refused_until = -math.inf
 
     async def run(self) -> None:
@@ -87,7 +86,11 @@ class NodeForecasts:
             return
         for document in self._series.due(self._clock.now()):
             try:
-                owned = {**document["metadata"], "ownerReferences": [await self._owner_reference()]}
+                owner = await self._owner_reference()
+                if owner is None:
+                    self._series.unpublished(self._machine.node)
+                    return
+                owned = {**document["metadata"], "ownerReferences": [owner]}
                 await status_writes.put_status(self._client, FORECASTS, {**document, "metadata": owned})
             except (errors.NotFound, errors.Forbidden) as problem:
                 log.warning("forecasts are not published: the server does not take them", error=problem)
@@ -96,12 +99,17 @@ class NodeForecasts:
                 log.warning("the forecast cannot be written", error=problem)
                 self._series.unpublished(self._machine.node)
 
-    async def _owner_reference(self) -> dict[str, Any]:
-        """The node, so that its forecast is deleted with it."""
-        if self._owner is None:
+    async def _owner_reference(self) -> dict[str, Any] | None:
+        """The node, so that its forecast is deleted with it; None while there is none.
+
+        It is read each time: a node that was deleted and registered again has another uid, and the garbage collector
+        would delete a forecast with the former one.
+        """
+        try:
             node = await self._client.get(NODES, self._machine.node)
-            self._owner = {"apiVersion": "v1", "kind": "Node", "name": self._machine.node, "uid": meta.uid(node)}
-        return self._owner
+        except errors.NotFound:
+            return None
+        return {"apiVersion": "v1", "kind": "Node", "name": self._machine.node, "uid": meta.uid(node)}
 
     def _used_by_machine(self) -> dict[str, str] | None:
         sample = self._measurements.take()
