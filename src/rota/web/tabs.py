@@ -26,6 +26,8 @@ from rota.web.views import catalog
 
 #: More than this waits for a tab: it is slow.
 MOST_WAITING_BYTES: Final = 8 * 1024 * 1024
+#: With more than this, beginnings included, the page asks and does not read: its tab ends.
+_MOST_QUEUED_BYTES: Final = 256 * 1024 * 1024
 #: Streams pause while more than this waits.
 _MOST_STREAMED_BYTES: Final = 1024 * 1024
 _MOST_SUBSCRIPTIONS: Final = 32
@@ -72,6 +74,7 @@ class Tab:
         #: Frames, and how much of them counts as unread: beginnings do not, or a large one would begin anew forever.
         self._queue: Final[deque[tuple[bytes, int]]] = deque()
         self._waiting_bytes = 0
+        self._queued_bytes = 0
         #: Channels whose deltas were left out; they begin anew.
         self._behind: Final[set[Channel]] = set()
         self._something: Final = asyncio.Event()
@@ -97,6 +100,8 @@ class Tab:
             try:
                 found = reader.feed(message["body"])
                 for one in found:
+                    if self._queued_bytes > _MOST_QUEUED_BYTES:
+                        raise frames.ProtocolError(1008, "the page does not read what it asks for")
                     if one.kind == frames.CLOSE:
                         self.farewell = frames.closing(1000, "")
                         return
@@ -122,6 +127,7 @@ class Tab:
                 frame, counted = self._queue.popleft()
                 await self._send({"type": "http.response.body", "body": frame, "more_body": True})
                 self._waiting_bytes -= counted
+                self._queued_bytes -= len(frame)
                 if self._waiting_bytes <= _MOST_STREAMED_BYTES:
                     self._room.set()
 
@@ -262,6 +268,7 @@ class Tab:
         counted = len(frame) if counted is None else counted
         self._queue.append((frame, counted))
         self._waiting_bytes += counted
+        self._queued_bytes += len(frame)
         if self._waiting_bytes > _MOST_STREAMED_BYTES:
             self._room.clear()
         self._something.set()
