@@ -11,7 +11,7 @@ from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestServer
 
 from rota.api import errors
-from rota.client import exec_stream
+from rota.client import exec_stream, websockets
 from rota.client.endpoints import Endpoint
 from rota.client.exec_stream import PROTOCOLS, Stream
 from rota.client.transports.transport import Interrupted, Unreachable
@@ -133,6 +133,21 @@ async def test_a_connection_that_breaks_is_not_taken_for_an_end() -> None:
     ):
         with pytest.raises(Interrupted):
             _ = [one async for one in conversation.output()]
+
+
+async def test_a_server_that_does_not_answer_the_handshake_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websockets, "_HANDSHAKE_S", 0.05)
+    ended = asyncio.Event()
+
+    async def handler(_: web.Request) -> web.StreamResponse:
+        await ended.wait()
+        return web.Response()
+
+    async with serving(handler) as endpoint:
+        with pytest.raises(Interrupted, match="no answer for"):
+            async with exec_stream.execute(endpoint, "web", ["true"], namespace="default"):
+                pass
+        ended.set()
 
 
 async def test_the_next_server_is_asked_when_one_does_not_answer() -> None:

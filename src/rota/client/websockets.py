@@ -16,6 +16,8 @@ from rota.client.endpoints import Endpoint
 from rota.client.transports.transport import Interrupted, Unreachable
 
 _CONNECT_S: Final = 30.0
+#: How long a server may take to answer the handshake: webhooks may be asked before.
+_HANDSHAKE_S: Final = 120.0
 _SWITCHING: Final = 101
 
 
@@ -67,11 +69,14 @@ async def _connect(
         server_hostname=(endpoint.tls_server_name or None) if tls is not None else None,
     )
     try:
-        return await exits.enter_async_context(connecting)
+        async with asyncio.timeout(_HANDSHAKE_S):
+            return await exits.enter_async_context(connecting)
     except aiohttp.WSServerHandshakeError as error:
         raise Interrupted(f"{endpoint.server} does not speak WebSocket: {error.message}") from error
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         raise Unreachable(f"GET {target.partition('?')[0]}: {error}") from error
+    except TimeoutError as error:
+        raise Interrupted(f"GET {target.partition('?')[0]}: no answer for {_HANDSHAKE_S:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
         raise Interrupted(f"GET {target.partition('?')[0]}: {error}") from error
 
