@@ -5,6 +5,7 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 import tarfile
 import threading
@@ -115,6 +116,13 @@ def test_what_a_worker_has_elsewhere_is_named_as_the_runtime_names_it(home: Path
     mark = zlib.crc32(str(folder).encode())
     name = runtime._groups._name
     assert {name, name + cgroups._TIER} == on_host._groups("w1", mark)
+
+
+def test_a_process_that_is_left_in_a_control_group_is_killed(tmp_path: Path) -> None:
+    left = subprocess.Popen(["sleep", "600"])
+    (tmp_path / "cgroup.procs").write_text(f"{left.pid}\n")
+    on_host._kill_members(tmp_path)
+    assert left.wait(100) == -signal.SIGKILL
 
 
 _SCRIPT = """

@@ -347,7 +347,15 @@ def _remove_group(group: Path) -> None:
         except FileNotFoundError:
             return
         except OSError:
+            _kill_members(group)
             time.sleep(_AGAIN_S)  # noqa: TID251
+
+
+def _kill_members(group: Path) -> None:
+    """Kill what has left the descendants of its shim, or was started while they were killed."""
+    with contextlib.suppress(OSError):
+        for pid in (group / "cgroup.procs").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def _processes(home: Path) -> list[int]:
