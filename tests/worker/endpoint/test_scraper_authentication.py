@@ -1,5 +1,6 @@
 """What a scraper's token opens at a worker: the pages with metrics, as long as a master says so."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,8 @@ class Masters:
         self.allowed = {"prometheus"}
         self.answers = True
         self.reviews = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     def with_settings(self, **_: Any) -> "Masters":
         return self
@@ -27,6 +30,7 @@ class Masters:
         if not self.answers:
             raise errors.ServiceUnavailable("no master")
         self.reviews += 1
+        await self.gate.wait()
         spec = review["spec"]
         if review["kind"] == "TokenReview":
             name = self.users.get(spec["token"])
@@ -99,3 +103,21 @@ async def test_very_many_tokens_do_not_fill_the_memory(door: Door) -> None:
     for number in range(1000):
         assert await door.code(f"t{number}") == 401
     assert len(door._checked._verdicts) == 256
+
+
+async def test_unknown_tokens_do_not_keep_a_known_scraper_out(door: Door) -> None:
+    assert await door.code() == 200
+    for number in range(300):
+        assert await door.code(f"unknown-{number}") == 401
+    reviews = door.masters.reviews
+    assert await door.code() == 200
+    assert door.masters.reviews == reviews, "its verdict is still known"
+    await door.clock.advance(130)
+    door.masters.gate.clear()
+    unknown = [asyncio.ensure_future(door.code(f"other-{number}")) for number in range(100)]
+    scraping = asyncio.ensure_future(door.code())
+    await asyncio.sleep(0)
+    door.masters.gate.set()
+    assert await scraping == 200
+    codes = await asyncio.gather(*unknown)
+    assert (codes.count(503), codes.count(401)) == (68, 32)

@@ -28,9 +28,11 @@ _ALLOWED_S: Final = 120.0
 _REFUSED_S: Final = 30.0
 #: How long an earlier permission is still valid while no master answers.
 _GRACE_S: Final = 3600.0
-#: How many verdicts are kept, and how many reviews run at once: unknown tokens must not flood the masters.
+#: How many verdicts are kept, and how many reviews run at once: unknown tokens must not flood the masters. So many
+#: more wait. Tokens that were valid before have reviews of their own: they do not wait behind unknown ones.
 _MOST_VERDICTS: Final = 256
 _REVIEWS_AT_ONCE: Final = 2
+_MOST_WAITING: Final = 32
 _PATIENCE_S: Final = 5.0
 
 
@@ -51,6 +53,8 @@ class ScraperAuthentication:
         #: By the digest of the token, the most recently used last.
         self._verdicts: Final[OrderedDict[bytes, _Verdict]] = OrderedDict()
         self._reviewing: Final = asyncio.Semaphore(_REVIEWS_AT_ONCE)
+        self._renewing: Final = asyncio.Semaphore(_REVIEWS_AT_ONCE)
+        self._waiting = 0
 
     async def refusal(self, request: web.Request) -> web.Response | None:
         """None if the request has a token that opens its page, otherwise the answer to it."""
@@ -66,18 +70,29 @@ class ScraperAuthentication:
         if known is not None and self._clock.monotonic() - known.at < (_ALLOWED_S if known.code == 200 else _REFUSED_S):
             self._verdicts.move_to_end(digest)
             return known
-        async with self._reviewing:
-            try:
+        was_valid = known is not None and known.code == 200
+        if not was_valid and self._waiting >= _MOST_WAITING:
+            return _Verdict(503, "too many unknown tokens are being reviewed\n", 0.0)
+        self._waiting += not was_valid
+        try:
+            async with self._renewing if was_valid else self._reviewing:
                 made = await self._review(token)
-            except (errors.ApiError, TransportError):
-                if known is not None and known.code == 200 and self._clock.monotonic() - known.at < _GRACE_S:
-                    return known
-                return _Verdict(503, "no master answers whether this token is valid\n", 0.0)
+        except (errors.ApiError, TransportError):
+            if known is not None and was_valid and self._clock.monotonic() - known.at < _GRACE_S:
+                return known
+            return _Verdict(503, "no master answers whether this token is valid\n", 0.0)
+        finally:
+            self._waiting -= not was_valid
+        self._keep(digest, made)
+        return made
+
+    def _keep(self, digest: bytes, made: _Verdict) -> None:
+        """Keep a verdict; if there are too many, refusals are forgotten before permissions."""
         self._verdicts[digest] = made
         self._verdicts.move_to_end(digest)
         while len(self._verdicts) > _MOST_VERDICTS:
-            self._verdicts.popitem(last=False)
-        return made
+            refused = next((one for one, verdict in self._verdicts.items() if verdict.code != 200), None)
+            del self._verdicts[refused or next(iter(self._verdicts))]
 
     async def _review(self, token: str) -> _Verdict:
         now = self._clock.monotonic()
