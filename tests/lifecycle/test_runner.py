@@ -1,4 +1,4 @@
-"""The runner: what an interrupt ends, and that members which run already are in the journal."""
+"""The runner: what an interrupt ends, which members it knows, and which machines it trusts."""
 
 import threading
 from pathlib import Path
@@ -54,3 +54,9 @@ def test_members_that_run_are_known_again_after_the_loss_of_the_journal(tmp_path
     with Journal(tmp_path / "journal", "lab") as kept:
         found = cluster_lifecycle._adopted(kept, spec, Observed(members=states))
         assert set(found.inventory) == set(kept.record.inventory) == {"m1", "w1"}
+
+
+def test_a_machine_with_an_unknown_key_is_not_trusted_whatever_the_users_configuration_says(tmp_path: Path) -> None:
+    spec = parsed(1, 0)
+    words = Reach(spec, folder=tmp_path).command(spec.masters[0])
+    assert "StrictHostKeyChecking=yes" in words[: words.index("--")]

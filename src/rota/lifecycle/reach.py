@@ -55,7 +55,8 @@ class Reach:
         ssh = self._spec.ssh
         if ssh.sudo:
             there = ["sudo", "-n", "--", *there]
-        options = ["-o", "BatchMode=yes", *_ALIVE]
+        # Whatever the user's configuration says: the keys of the cluster go to these machines.
+        options = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", *_ALIVE]
         if ssh.port:
             options += ["-p", str(ssh.port)]
         if ssh.identity_file:
