@@ -418,6 +418,8 @@ class Credentials:
     peer_certificate: bytes | None = None
     #: The client's address; empty if it is in this process.
     address: str = ""
+    #: The path of the request.
+    path: str = ""
 
 
 class Authenticator(Protocol):

@@ -31,8 +31,8 @@ class Origin:
         return Verified(user=User(name="u"), audiences=audiences, expires_at=self.expires_at) if token == "t" else None
 
 
-async def verdict(tokens: Tokens, clock: FakeClock, token: str = "t") -> str:
-    asked = asyncio.ensure_future(tokens.verify(token, FOR))
+async def verdict(tokens: Tokens, clock: FakeClock, token: str = "t", *, outlives_store: bool = True) -> str:
+    asked = asyncio.ensure_future(tokens.verify(token, FOR, outlives_store=outlives_store))
     await clock.advance(5)
     try:
         return (await asked).user.name
@@ -52,6 +52,17 @@ async def test_a_token_that_was_valid_stays_valid_while_the_store_does_not_answe
         assert await verdict(tokens, clock) == "u"
 
 
+async def test_other_requests_wait_for_the_store() -> None:
+    clock = FakeClock()
+    origin = Origin(clock)
+    tokens = Tokens([origin], clock=clock)
+    assert await verdict(tokens, clock, outlives_store=False) == "u"
+    origin.fault = "down"
+    await clock.advance(REMEMBERED_S)
+    assert await verdict(tokens, clock) == "u"
+    assert await verdict(tokens, clock, outlives_store=False) == "Unavailable"
+
+
 async def test_an_unknown_token_is_not_valid_while_the_store_is_down() -> None:
     clock = FakeClock()
     origin = Origin(clock)
@@ -68,7 +79,7 @@ async def test_a_token_is_valid_for_an_hour_of_an_outage() -> None:
     origin.fault = "down"
     for _ in range(340):
         await clock.advance(10)
-        await tokens.verify("t", FOR)
+        await tokens.verify("t", FOR, outlives_store=True)
     await clock.advance(250)
     assert await verdict(tokens, clock) == "Unavailable"
 

@@ -12,8 +12,8 @@ from rota.store import errors as store_errors
 #: How long a valid token is cached, and so how long it outlives the objects it is bound to; upstream's value.
 REMEMBERED_S: Final = 10.0
 _MOST_REMEMBERED: Final = 4096
-#: How long the store may take to confirm a token that was valid before; and how long such a token stays valid while the
-#: store does not answer. Nothing can be revoked then, and an operator needs the metrics of a master without its store.
+#: For requests that a token may make without the store: how long the store may take to confirm a token that was valid
+#: before, and how long such a token is accepted while the store does not answer.
 _PATIENCE_S: Final = 1.0
 _OUTAGE_S: Final = 3600.0
 
@@ -63,8 +63,12 @@ class Tokens:
         self._clock: Final = clock
         self._good: Final[dict[tuple[bytes, tuple[str, ...]], _Known]] = {}
 
-    async def verify(self, token: str, audiences: tuple[str, ...], /) -> Verified:
-        """The user of a token; Rejected, with the reason of each origin, if no origin accepts it."""
+    async def verify(self, token: str, audiences: tuple[str, ...], /, *, outlives_store: bool = False) -> Verified:
+        """The user of a token; Rejected, with the reason of each origin, if no origin accepts it.
+
+        With `outlives_store` a token that was valid is accepted while the store does not answer. It may have been
+        revoked through another master meanwhile, so this is for requests that change nothing and read no objects.
+        """
         key = _key(token, audiences)
         known = self.recall(token, audiences)
         if known is not None:
@@ -72,11 +76,12 @@ class Tokens:
         former = self._good.get(key)
         confirmed_at = self._clock.monotonic()
         try:
-            if former is not None and self._outlives(former):
+            if outlives_store and former is not None and self._outlives(former):
                 try:
                     found = await self._clock.wait_for(self._ask(token, audiences), _PATIENCE_S)
                 except (TimeoutError, store_errors.Unavailable):
-                    found, confirmed_at = former.verified, former.confirmed_at
+                    # Not cached: other requests with the token have to wait for the store.
+                    return former.verified
             else:
                 found = await self._ask(token, audiences)
         except Rejected:

@@ -60,7 +60,7 @@ class Request:
     def credentials(self) -> Credentials:
         """The data for authentication."""
         certificate = self.scope.get(scopes.PEER_CERTIFICATE)
-        return Credentials(headers=self.headers, peer_certificate=certificate, address=self.address)
+        return Credentials(headers=self.headers, peer_certificate=certificate, address=self.address, path=self.path)
 
     def flag(self, name: str) -> bool:
         """A boolean query parameter, as Go reads it; `?watch` without a value counts as set."""
