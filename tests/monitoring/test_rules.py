@@ -29,14 +29,23 @@ def test_every_alert_and_recording_has_a_name_of_its_own() -> None:
 
 def test_every_alert_that_is_held_back_exists_and_none_holds_itself_back() -> None:
     for one in ALERTS:
-        assert set(one.silences) <= set(NAMES) - {one.name}
+        assert {*one.silences, *one.silences_of_instance} <= set(NAMES) - {one.name}
 
 
 def test_no_alert_is_held_back_by_one_that_it_holds_back_itself() -> None:
     """Two alerts that hold each other back would both be lost."""
-    silences = {one.name: set(one.silences) for one in ALERTS}
+    silences = {one.name: {*one.silences, *one.silences_of_instance} for one in ALERTS}
     both = [(a, b) for a in NAMES for b in silences[a] if a in silences[b]]
     assert both == []
+
+
+def test_one_master_that_is_down_holds_back_no_alert_about_the_others() -> None:
+    held_back = {
+        (rule["source_matchers"][0], rule["target_matchers"][0], *rule.get("equal", ()))
+        for rule in rule_files.inhibitions()
+    }
+    assert ('alertname="RotaMasterDown"', 'alertname=~"RotaApiErrors|RotaApiSlow"') in held_back
+    assert ('alertname="RotaStoreUnavailable"', 'alertname=~"RotaMasterDown"', "instance") in held_back
 
 
 def test_every_alert_has_a_runbook_page_and_every_page_an_alert() -> None:

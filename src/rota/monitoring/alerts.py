@@ -52,6 +52,8 @@ class Alert:
     summary: str
     #: Alerts that follow from this one and are held back while it fires.
     silences: tuple[str, ...] = ()
+    #: The same for alerts about the same process (label `instance`).
+    silences_of_instance: tuple[str, ...] = ()
 
 
 ALERTS: Final = (
@@ -62,7 +64,8 @@ ALERTS: Final = (
         for_s=60,
         severity=Severity.CRITICAL,
         summary="The master at {{ $labels.instance }} does not answer.",
-        silences=("RotaSchedulerAbsent", "RotaControllersWithoutLeader", "RotaApiErrors", "RotaApiSlow"),
+        # Not those about leaders: other masters should have taken over.
+        silences=("RotaApiErrors", "RotaApiSlow"),
     ),
     Alert(
         name="RotaApiErrors",
@@ -122,8 +125,9 @@ ALERTS: Final = (
         silences=(
             *("RotaStoreSlow", "RotaStoreWritesFail", "RotaApiErrors", "RotaApiSlow", "RotaNodesNotReady"),
             *("RotaWorkersUnreachable", "RotaControllersWithoutLeader", "RotaControllerFails", "RotaControllerStuck"),
-            *("RotaSchedulerStalled", "RotaSchedulerErrors", "RotaCacheStale", "RotaMasterDown", "RotaSchedulerAbsent"),
+            *("RotaSchedulerStalled", "RotaSchedulerErrors", "RotaCacheStale", "RotaSchedulerAbsent"),
         ),
+        silences_of_instance=("RotaMasterDown",),
     ),
     Alert(
         name="RotaStoreWritesFail",

@@ -46,12 +46,10 @@ def prometheus_rule(name: str, document: Document) -> Document:
 def inhibitions() -> list[Document]:
     """The `inhibit_rules` of Alertmanager: which alerts are held back while another one fires."""
     return [
-        {
-            "source_matchers": [f'alertname="{one.name}"'],
-            "target_matchers": [f'alertname=~"{"|".join(one.silences)}"'],
-        }
+        {"source_matchers": [f'alertname="{one.name}"'], "target_matchers": [f'alertname=~"{"|".join(names)}"']} | equal
         for one in ALERTS
-        if one.silences
+        for names, equal in ((one.silences, {}), (one.silences_of_instance, {"equal": ["instance"]}))
+        if names
     ]
 
 
