@@ -193,24 +193,19 @@ async def test_labels_of_namespaces(servers: tuple[Transport, Transport], labels
             body={"metadata": {"labels": {f"{LABEL}enforce": "restricted"}}},
             content_type="application/merge-patch+json",
         ),
-        Request(
-            method="POST",
-            path="/apis/apps/v1/namespaces/$ns/deployments",
-            body={
-                "metadata": {"name": "d"},
-                "spec": {
-                    "selector": {"matchLabels": {"a": "b"}},
-                    "template": {
-                        "metadata": {"labels": {"a": "b"}},
-                        "spec": {"containers": [{"name": "c", "image": "i"}]},
-                    },
-                },
-            },
-        ),
     ]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    deployment = Request(
+        method="POST",
+        path="/apis/apps/v1/namespaces/$ns/deployments",
+        body={"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}},
+    )
     namespace = f"psa-{secrets.token_hex(4)}"
-    found = [
-        [_seen(one) for one in await cases.replies(transport, requests, namespace=namespace)] for transport in servers
-    ]
+    found = []
+    for transport in servers:
+        replies = await cases.replies(transport, requests, namespace=namespace)
+        await _in_force(transport, namespace, "restricted:latest")
+        replies += await cases.sent(transport, [deployment], namespace=namespace)
+        found.append([_seen(one) for one in replies])
     for mine, other in zip(*found, strict=True):
         assert _agree(mine, other), (mine, other)
