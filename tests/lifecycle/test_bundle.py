@@ -74,7 +74,7 @@ def test_releases_are_installed_beside_each_other_and_only_with_the_right_hashes
     with pytest.raises(StepFailed, match="pip"):
         reach.ask(member, {"op": "install", "release": release}, payload=path)
     assert reach.ask(member, {"op": "observe", "server": ""})["releases"] == found["releases"]
-    reach.ask(member, {"op": "remove", "unit": "none"})
+    reach.ask(member, {"op": "remove", "unit": "none", "cluster": "lab"})
     assert not (tmp_path / "lab").exists()
 
 
