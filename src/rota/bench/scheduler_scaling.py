@@ -59,7 +59,8 @@ def measure(store_url: str, *, quick: bool) -> list[Result]:
     nodes, pods = (_QUICK_NODES, _QUICK_PODS) if quick else (_NODES, _PODS)
     shared = not store_url.startswith("sqlite:")
     found: dict[int, Measured] = {}
-    with core_shares.held() as shares:
+    # All runs on a shared store need the encryption keys of the first.
+    with core_shares.held() as shares, tempfile.TemporaryDirectory(prefix="rota-bench-") as common:
         if shares is None:
             log.warning("rates with a share of a core each are not measured: no control group can be made here")
             return []
@@ -68,7 +69,8 @@ def measure(store_url: str, *, quick: bool) -> list[Result]:
                 url = store_url if shared else f"sqlite:///{folder}/store.db"
                 servers = number if shared else 1
                 case = Case(name="scaling", nodes=nodes, pods=pods, template=workloads.identical)
-                found[number] = uvloop.run(_run(Path(folder), url, number, servers, case, shares))
+                keys = (Path(common) if shared else Path(folder)) / "keys.yaml"
+                found[number] = uvloop.run(_run(Path(folder), url, keys, number, servers, case, shares))
     return results_of(found, shared=shared)
 
 
@@ -105,7 +107,9 @@ def _own_and_seen(alone: float, of_two: float) -> tuple[float, float]:
     return own, alone - own
 
 
-async def _run(folder: Path, store_url: str, number: int, servers: int, case: Case, shares: CoreShares) -> Measured:
+async def _run(
+    folder: Path, store_url: str, keys: Path, number: int, servers: int, case: Case, shares: CoreShares
+) -> Measured:
     clock, rng = system.SystemClock(), system.rng()
     name = f"scaling-{number}"
     with contextlib.ExitStack() as processes:
@@ -113,9 +117,8 @@ async def _run(folder: Path, store_url: str, number: int, servers: int, case: Ca
         for each in range(servers):
             data = folder / f"master-{each}"
             data.mkdir()
-            keys = str(folder / "keys.yaml")
-            arguments = ["master", "--store", store_url, "--data", str(data), "--port", "0", "--encryption-keys", keys]
-            arguments += ["--scheduler", "off", "--controllers", ""]
+            arguments = ["master", "--store", store_url, "--data", str(data), "--port", "0"]
+            arguments += ["--encryption-keys", str(keys), "--scheduler", "off", "--controllers", ""]
             masters.append(rota_processes.start(processes, arguments, data / "log"))
             await asyncio.to_thread(rota_processes.await_line, data / "log", "This master is up")
             configs.append(data / "kubeconfig")
