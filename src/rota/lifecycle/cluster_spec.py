@@ -241,7 +241,7 @@ def _wrong(field: str, remedy: str) -> errors.UserError:
 
 
 class _Fields:
-    """A mapping of the file; `end` refuses fields that nobody asked for."""
+    """A mapping of the file; `end` refuses fields that were not read."""
 
     def __init__(self, value: Any, path: str) -> None:
         if not isinstance(value, dict):

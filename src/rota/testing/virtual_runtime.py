@@ -89,7 +89,7 @@ class VirtualRuntime:
             self._end(run, Exit(id=run, code=KILLED, signal=9, finished_at=self._base.now()))
 
     def power_off(self) -> None:
-        """The machine loses power: all runs end, and nobody observes how."""
+        """The machine loses power: all runs end, and no exit codes are recorded."""
         for run, work in tuple(self._ends.items()):
             work.cancel()
             self._end(run, Exit(id=run, code=KILLED, lost=True, finished_at=self._base.now()))

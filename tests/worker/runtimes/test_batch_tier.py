@@ -19,7 +19,7 @@ from rota.worker.runtimes.runtime_interface import Limits
 
 MEGABYTE = 1024 * 1024
 BURN = "while True: pass"
-#: Waits until it is told to go on, so that it allocates in its cgroup.
+#: Waits for a line of input, so that it allocates in its cgroup.
 ALLOCATE = "import sys; sys.stdin.readline(); kept = bytearray(512 * 1024 * 1024); print(len(kept))"
 LIMITS = Limits(cpu_request_milli=100, memory_bytes=64 * MEGABYTE, batch=True)
 

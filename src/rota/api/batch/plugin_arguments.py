@@ -6,7 +6,7 @@ from typing import Final
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _ROLES: Final[Mapping[str, str | int | bool]] = {"master": "master", "worker": "worker"}
-#: The flags of each plugin with their defaults, whose types are those of the flags.
+#: The flags of each plugin with Volcano's defaults, whose types are those of the flags. Paths are inside of containers.
 FLAGS: Final[Mapping[str, Mapping[str, str | int | bool]]] = {
     "env": {},
     "svc": {"publish-not-ready-addresses": False, "disable-network-policy": False, "inject-hosts-env": True},
