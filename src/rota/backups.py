@@ -5,7 +5,7 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rota.api import times
 from rota.kit import errors, system
@@ -13,6 +13,9 @@ from rota.store import archive, sealing, store_factory
 from rota.store.shipping import catalog, recovery
 from rota.store.shipping.follower import Confirmed, Follower, Settings
 from rota.store.store_interface import Store
+
+#: From the begin of a second to its last microsecond.
+_REST_OF_SECOND_S: Final = 0.999999
 
 
 async def backup(
@@ -89,9 +92,12 @@ def windows(folder: Path) -> list[dict[str, Any]]:
 
 
 def moment_time(text: str) -> float:
-    """Seconds since 1970 of a time that a user wrote."""
+    """Seconds since 1970 of a time that a user wrote.
+
+    A time without a fraction, as `date` prints it, means the end of its second: what happened in it is included.
+    """
     try:
-        return times.parse(text)
+        return times.parse(text) + (0.0 if "." in text else _REST_OF_SECOND_S)
     except times.TimeError as problem:
         raise errors.UserError(
             f"{text!r} is no time", "write it as 2026-05-01T12:30:00Z or with an offset"

@@ -107,14 +107,24 @@ async def test_pods_of_killed_and_suspended_schedulers_are_decided_by_the_others
                     assert await _members(client) == {"c"}
                     os.kill(processes["b"].pid, signal.SIGCONT)
                     await _until(_sharing(client, "b", "c"), "the scheduler that hung is back")
-                    # Twice as many as fit: the cluster is full, and never more than full.
-                    await _create(client, "second", 200)
-                    room = NODE_COUNT * SLOTS - 60
-                    await _until(_all_placed(client, "second", room), "the cluster is full")
+                    # There is room for these: each of the two places its own.
+                    await _create(client, "second", 40)
+                    await _until(_all_placed(client, "second", 40), "all pods are placed")
+                    await _until(_bound_by(client, "b", "c"), "both have placed pods")
+                    # More than twice as many as fit: the cluster is full, and never more than full.
+                    await _create(client, "third", 140)
+                    room = NODE_COUNT * SLOTS - 60 - 40
+                    await _until(_all_placed(client, "third", room), "the cluster is full")
                     await _until(_seen(observer, NODE_COUNT * SLOTS), "the observer has seen all bindings")
                 assert observer.violations == []
-                reports = {one["metadata"]["name"]: one["status"] for one in (await client.list(INSTANCES)).items}
-                assert all(reports[name]["boundPods"] > 0 for name in ("b", "c"))
+
+
+def _bound_by(client: Client, *names: str) -> Callable[[], Awaitable[bool]]:
+    async def bound() -> bool:
+        reports = {one["metadata"]["name"]: one.get("status") or {} for one in (await client.list(INSTANCES)).items}
+        return all(reports[name].get("boundPods", 0) > 0 for name in names)
+
+    return bound
 
 
 def _seen(observer: AllocationObserver, bindings: int) -> Callable[[], Awaitable[bool]]:

@@ -1,5 +1,6 @@
 """What a worker keeps of its membership, how it stays fresh, and whom it takes for its cluster."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -140,6 +141,30 @@ async def test_a_certificate_is_replaced_when_two_thirds_of_its_life_are_over(cl
     assert fresh.facts.subject == certificate_requests.subject("w1")
     assert fresh.facts.not_after > first.facts.not_after
     assert fresh.key != first.key
+
+
+async def test_a_certificate_is_granted_once_the_cluster_has_approved_it(cluster: VirtualCluster) -> None:
+    authority = Authority.create(now=cluster.clock.now())
+    controller = CertificateController(
+        cluster.acting_as("rota:controller:certificates"), authority, clock=cluster.clock, rng=cluster.rng
+    )
+    worker = cluster.acting_as("system:node:w1", "system:nodes")
+    installed: list[Identity] = []
+
+    async def install(fresh: Identity) -> None:
+        installed.append(fresh)
+
+    certificate = certificate_renewal.Certificate(
+        worker, "w1", certificate_requests.CLIENT, None, install=install, clock=cluster.clock, rng=cluster.rng
+    )
+    waiting = asyncio.ensure_future(certificate.wait_granted())
+    async with cluster.running(certificate.run):
+        await cluster.clock.advance(60)
+        assert not waiting.done()
+        async with cluster.running(controller.run):
+            await cluster.clock.advance(60)
+    assert waiting.done()
+    assert len(installed) == 1
 
 
 async def test_a_request_that_is_not_granted_is_an_error(cluster: VirtualCluster) -> None:

@@ -22,7 +22,12 @@ from rota.kit import logs
 @click.argument("file", type=click.Path(path_type=Path))
 @options.store_option("The empty store to fill:")
 @options.backup_key_option("The key file that FILE was encrypted with:")
-@click.option("--at", default=None, metavar="TIME", help="With a folder: the last state at or before this time.")
+@click.option(
+    "--at",
+    default=None,
+    metavar="TIME",
+    help="With a folder: the last state up to this time, or the end of this second.",
+)
 @click.option("--revision", type=click.IntRange(1), default=None, metavar="N", help="With a folder: this revision.")
 @output.json_option
 def command(

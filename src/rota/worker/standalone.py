@@ -23,7 +23,7 @@ from rota.client.transports.replaceable import ReplaceableTransport
 from rota.client.transports.retries import RetryingTransport
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, PatchType
-from rota.kit import tasks
+from rota.kit import logs, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.pki import contexts, pinning
@@ -36,7 +36,11 @@ from rota.worker.endpoint import endpoint_server
 from rota.worker.node import KEY_ANNOTATION, NODES
 from rota.worker.worker_assembly import Settings, Worker
 
+log = logs.get(__name__)
+
 _AGENT: Final = "rota-worker"
+#: How long the registration of a node waits for the certificate of its endpoint.
+_TRUSTED_WITHIN_S: Final = 10.0
 
 
 @contextlib.asynccontextmanager
@@ -119,8 +123,6 @@ async def running_worker(
     settings = msgspec.structs.replace(settings, port=listener.getsockname()[1], client_key=key)
     async with (
         joined_client(joined, settings, clock=clock, rng=rng) as client,
-        worker_assembly.worker(client, settings, clock=clock, rng=rng) as worker,
-        endpoint_server.serve(worker, listener=listener, tls=tls),
         tasks.Supervisor("endpoint", clock=clock, rng=rng) as supervisor,
     ):
         certificate = certificate_renewal.Certificate(
@@ -134,7 +136,23 @@ async def running_worker(
             names=names,
         )
         supervisor.start("certificate", certificate.run)
-        yield worker
+        await _wait_trusted(certificate, clock=clock)
+        async with (
+            worker_assembly.worker(client, settings, clock=clock, rng=rng) as worker,
+            endpoint_server.serve(worker, listener=listener, tls=tls),
+        ):
+            yield worker
+
+
+async def _wait_trusted(certificate: certificate_renewal.Certificate, *, clock: Clock) -> None:
+    """Wait for the first serving certificate, so that the masters can read the output of the node's first task.
+
+    A cluster may approve such requests by hand. Then the worker starts without it.
+    """
+    try:
+        await clock.wait_for(certificate.wait_granted(), _TRUSTED_WITHIN_S)
+    except TimeoutError:
+        log.warning("no serving certificate yet; logs and exec fail until it is approved", after_s=_TRUSTED_WITHIN_S)
 
 
 def _key(identity: Identity) -> str:

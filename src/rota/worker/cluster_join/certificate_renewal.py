@@ -5,6 +5,7 @@ is not granted is repeated, and the old certificate stays in use. Until the clus
 certificate, the endpoint has a self-signed one that no client trusts.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -54,6 +55,13 @@ class Certificate:
         self._clock: Final = clock
         self._rng: Final = rng
         self._due = 0.0 if first is None else renewal.due(first)
+        self._granted: Final = asyncio.Event()
+        if first is not None:
+            self._granted.set()
+
+    async def wait_granted(self) -> None:
+        """Wait until the cluster has granted a certificate; at once if it did before."""
+        await self._granted.wait()
 
     async def run(self) -> None:
         """Renew until cancelled."""
@@ -78,6 +86,7 @@ class Certificate:
         )
         await self._install(fresh)
         self._due = renewal.due(fresh)
+        self._granted.set()
         log.info("certificate renewed", signer=self._signer, fingerprint=fresh.facts.fingerprint)
 
 
