@@ -1,16 +1,20 @@
-"""The dashboard beside a stock Kubernetes, and before a master that goes away and comes back."""
+"""The dashboard beside a stock Kubernetes, before a master that comes back, and before three of which one is killed."""
 
 import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.web.conftest import ROTA, visiting
+
+from rota.testing.process_cluster import ProcessCluster
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -115,3 +119,109 @@ def test_the_page_goes_on_when_its_master_comes_back(browser: "Browser", tmp_pat
                 }
                 rota(tmp_path / "kubeconfig", "submit", "-", stdin=json.dumps(pod))
                 visit.page.get_by_role("link", name="later", exact=True).wait_for()
+
+
+class Balancer:
+    """A load balancer of TCP connections: each goes to the first server that accepts it."""
+
+    def __init__(self, servers: Sequence[str]) -> None:
+        self._ports = [int(one.rpartition(":")[2]) for one in servers]
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._accept)]
+        self._clients: list[socket.socket] = []
+        self._threads[0].start()
+
+    def close(self) -> None:
+        _end(self._listener)
+        self._threads[0].join()
+        for client in self._clients:
+            _end(client)
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self) -> None:
+        with self._listener, contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self._clients.append(client)
+                self._threads.append(threading.Thread(target=self._connect, args=(client,)))
+                self._threads[-1].start()
+
+    def _connect(self, client: socket.socket) -> None:
+        with client:
+            for port in self._ports:
+                try:
+                    server = socket.create_connection(("127.0.0.1", port))
+                except OSError:
+                    continue
+                with server:
+                    back = threading.Thread(target=_copy, args=(server, client))
+                    back.start()
+                    _copy(client, server)
+                    back.join()
+                return
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while portion := source.recv(65536):
+            target.sendall(portion)
+    _end(source)
+    _end(target)
+
+
+def _end(one: socket.socket) -> None:
+    """End both directions of a connection, also for a thread that waits for it."""
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+
+
+def test_pages_go_on_when_one_of_three_masters_is_killed(browser: "Browser", tmp_path: Path) -> None:
+    """One page comes through a load balancer, the other one from `rota dashboard --serve`."""
+    with (
+        ProcessCluster(tmp_path, store_url=f"sqlite:///{tmp_path}/rota.db") as cluster,
+        contextlib.ExitStack() as parts,
+    ):
+        first, second, third = (cluster.master(name) for name in ("m1", "m2", "m3"))
+        balancer = Balancer([one.endpoint().server for one in (first, second, third)])
+        parts.callback(balancer.close)
+        config = str(first.folder / "kubeconfig")
+        _, line = parts.enter_context(
+            running("dashboard", "--serve", "--no-open", "--kubeconfig", config, until="#ticket=")
+        )
+        served = parts.enter_context(visiting(browser, line.strip().partition("#")[0]))
+        served.page.goto(line.strip())
+        ticket = cluster.rota("dashboard", "--json")["url"].partition("#")[2]
+        balanced = parts.enter_context(visiting(browser, f"{balancer.url}/dashboard/", ignore_https_errors=True))
+        balanced.page.goto(f"{balancer.url}/dashboard/#{ticket}")
+        for visit in (served, balanced):
+            visit.page.get_by_role("heading", name="Overview").wait_for()
+            for master in (first, second, third):
+                visit.page.get_by_role("listitem").filter(
+                    has_text=master.endpoint().server.partition("//")[2]
+                ).get_by_text("Ready").wait_for()
+            visit.open("pods")
+            visit.see("There are no pods")
+            # A page that is loaded again forgets it.
+            visit.page.evaluate("() => { window.loadedBefore = true; }")
+        first.kill()
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "later"},
+            "spec": {"containers": [{"name": "main", "image": "none"}]},
+        }
+        rota(second.folder / "kubeconfig", "submit", "-", stdin=json.dumps(pod))
+        for visit in (served, balanced):
+            link = visit.page.get_by_role("link", name="later", exact=True)
+            link.wait_for()
+            link.click()
+            visit.see("none yet")
+            visit.page.get_by_role("link", name="YAML").click()
+            visit.see("creationTimestamp:")
+            assert visit.page.evaluate("() => window.loadedBefore") is True
+        second.kill()
+        rota(third.folder / "kubeconfig", "delete", "pod", "later")
+        for visit in (served, balanced):
+            visit.see("This pod does not exist any more")

@@ -1,7 +1,8 @@
 """The dashboard beside any Kubernetes: served on loopback by `rota dashboard`, with the rights of a kubeconfig's user.
 
 Every tab acts as that user, so the address with its one-time ticket is for the user who started it. Exec needs a
-connection of its own to the server and is not offered here.
+connection of its own to the server and is not offered here. If the cluster has several masters, pages go on at another
+one when theirs fails.
 """
 
 import asyncio
@@ -9,11 +10,14 @@ import contextlib
 import secrets
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 
 from rota.apiserver.server import http_server
-from rota.client import client_factory
+from rota.client import client_factory, masters
 from rota.client.endpoints import Endpoint
 from rota.kit import system, tasks
+from rota.kit.backoff import Rng
+from rota.kit.clock import Clock
 from rota.web import request_rules
 from rota.web.application import Dashboard
 from rota.web.feeds import Feeds
@@ -30,6 +34,7 @@ async def run(endpoint: Endpoint, *, ready: Callable[[str], None]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    endpoint = await _with_all_masters(endpoint, clock=clock, rng=rng)
     api = RemoteApi(endpoint)
     dashboard = Dashboard(
         api,
@@ -56,3 +61,18 @@ async def run(endpoint: Endpoint, *, ready: Callable[[str], None]) -> None:
         served = await parts.enter_async_context(http_server.serve(dashboard))
         ready(f"{served.url}/dashboard/#ticket={dashboard.sessions.ticket(user)}")
         await stop.wait()
+
+
+async def _with_all_masters(endpoint: Endpoint, *, clock: Clock, rng: Rng) -> Endpoint:
+    """The endpoint with the masters that are registered now, in case its own server fails.
+
+    A loopback address means another machine there, unless the endpoint's server has one too.
+    """
+    async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
+        found = await masters.listed(client)
+    is_here = masters.is_loopback(endpoint.server)
+    others = [
+        one.address for one in found if one.is_current(clock.now()) and masters.is_loopback(one.address) == is_here
+    ]
+    known = dict.fromkeys((endpoint.server, *endpoint.fallbacks, *others))
+    return replace(endpoint, fallbacks=tuple(known)[1:])

@@ -2,10 +2,14 @@
 
 Nothing of a browser's credentials goes on, and nothing that the server sets in browsers comes back; see
 `apiserver/subresources/relay.py`. Proxied paths are refused before they come here.
+
+If the cluster has several servers, a request that was never sent goes to the next one, and so does a read whose
+connection broke. Streams of a server that does not answer are ended; pages open them again, at the next server.
 """
 
 import asyncio
-from collections.abc import MutableMapping
+import contextlib
+from collections.abc import Iterator, MutableMapping
 from typing import Any, Final
 
 import aiohttp
@@ -20,6 +24,8 @@ from rota.client.endpoints import Endpoint
 _CONNECT_S: Final = 10.0
 #: How long the server may take to begin its answer; what follows may be a watch.
 _PATIENCE_S: Final = 60.0
+_READS: Final = frozenset({"GET", "HEAD"})
+_UNAVAILABLE: Final = 503
 #: Of these the answer is not a page.
 _SAFE: Final = ((b"content-security-policy", b"default-src 'none'"), (b"x-content-type-options", b"nosniff"))
 
@@ -28,7 +34,10 @@ class RemoteApi:
     """An ASGI application that is the API of another server."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint: Final = endpoint
+        self._servers: Final = endpoint.each()
+        self._current = 0
+        #: Answers that are being sent on, by the number of their server.
+        self._open: Final[dict[int, set[aiohttp.ClientResponse]]] = {at: set() for at in range(len(self._servers))}
         self._ending: Final = asyncio.Event()
         tls = endpoint.tls()
         self._session: Final = aiohttp.ClientSession(
@@ -51,12 +60,12 @@ class RemoteApi:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One request, by ASGI."""
         try:
-            answer = await self._asked(scope, await _body(receive))
+            number, answer = await self._asked(scope, await _body(receive))
         except errors.ApiError as error:
             await _refuse(send, error)
             return
-        try:
-            kind, headers = relay.returned(answer.headers.items(), server=self._endpoint.server, prefix="")
+        with self._sending_on(number, answer):
+            kind, headers = relay.returned(answer.headers.items(), server=self._servers[number].server, prefix="")
             kept = [one for one in headers if one[0] not in (b"content-security-policy", b"x-content-type-options")]
             await send(
                 {
@@ -66,33 +75,66 @@ class RemoteApi:
                 }
             )
             await self._stream(answer, receive, send)
+
+    @contextlib.contextmanager
+    def _sending_on(self, number: int, answer: aiohttp.ClientResponse) -> Iterator[None]:
+        self._open[number].add(answer)
+        try:
+            yield
         finally:
+            self._open[number].discard(answer)
             answer.close()
 
-    async def _asked(self, scope: Any, body: bytes) -> aiohttp.ClientResponse:
+    async def _asked(self, scope: Any, body: bytes) -> tuple[int, aiohttp.ClientResponse]:
+        """The answer of a server, and the number of that server."""
+        left = len(self._servers)
+        reads = scope["method"] in _READS
+        while True:
+            left -= 1
+            number = self._current
+            try:
+                answer = await self._ask(self._servers[number], scope, body)
+            except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as problem:
+                self._leave(number)
+                # A request that was never sent may be sent to another server, whatever it is.
+                if left and (reads or isinstance(problem, aiohttp.ClientConnectorError)):
+                    continue
+                raise errors.service_unavailable(
+                    f"{self._servers[number].server} does not answer: {str(problem) or type(problem).__name__}"
+                ) from problem
+            if answer.status == _UNAVAILABLE and reads and left:
+                answer.close()
+                self._current = (number + 1) % len(self._servers)
+                continue
+            return number, answer
+
+    def _leave(self, number: int) -> None:
+        """Go on with the next server, and end the streams of this one: a machine without power ends none."""
+        if self._current != number or len(self._servers) == 1:
+            return
+        self._current = (number + 1) % len(self._servers)
+        for answer in list(self._open[number]):
+            answer.close()
+
+    async def _ask(self, endpoint: Endpoint, scope: Any, body: bytes) -> aiohttp.ClientResponse:
         path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
         query = scope["query_string"].decode("latin-1")
         headers = relay.sent(dict(scope["headers"]))
         try:
-            authorization = await self._endpoint.credentials.authorization()
+            authorization = await endpoint.credentials.authorization()
         except CredentialError as error:
             raise errors.service_unavailable(f"the credentials of the kubeconfig cannot be used: {error}") from error
         if authorization:
             headers.append(("Authorization", authorization))
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                return await self._session.request(
-                    scope["method"],
-                    URL(f"{self._endpoint.server.rstrip('/')}{path}{'?' + query if query else ''}", encoded=True),
-                    data=body or None,
-                    headers=headers,
-                    allow_redirects=False,
-                    server_hostname=self._endpoint.tls_server_name or None,
-                )
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as problem:
-            raise errors.service_unavailable(
-                f"{self._endpoint.server} does not answer: {str(problem) or type(problem).__name__}"
-            ) from problem
+        async with asyncio.timeout(_PATIENCE_S):
+            return await self._session.request(
+                scope["method"],
+                URL(f"{endpoint.server.rstrip('/')}{path}{'?' + query if query else ''}", encoded=True),
+                data=body or None,
+                headers=headers,
+                allow_redirects=False,
+                server_hostname=endpoint.tls_server_name or None,
+            )
 
     async def _stream(self, answer: aiohttp.ClientResponse, receive: Any, send: Any) -> None:
         async def pump() -> None:

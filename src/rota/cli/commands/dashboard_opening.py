@@ -25,7 +25,7 @@ class _Ticket(msgspec.Struct, frozen=True):
     loopback: str = ""
 
 
-def open_dashboard(*, stays: bool, as_json: bool, **given: Any) -> None:
+def open_dashboard(*, stays: bool, serves: bool, as_json: bool, **given: Any) -> None:
     """Open the dashboard of the chosen cluster, or print where it is."""
     endpoint = endpoints.nearest(**given)
 
@@ -35,7 +35,7 @@ def open_dashboard(*, stays: bool, as_json: bool, **given: Any) -> None:
         except (errors.NotFound, errors.MethodNotAllowed, errors.Forbidden, msgspec.DecodeError):
             return None  # a cluster without a dashboard
 
-    found = session.at(endpoint, ticket)
+    found = None if serves else session.at(endpoint, ticket)
     if found is not None:
         base = found.loopback if found.loopback and _is_here(endpoint) else f"{endpoint.server}/dashboard/"
         _show(f"{base}#ticket={found.ticket}", stays=stays, as_json=as_json)
