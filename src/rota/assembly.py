@@ -385,15 +385,27 @@ async def run_batch_controller(
 
 
 async def run_forecaster(
-    endpoint: Endpoint, settings: ForecasterSettings, *, ready: Callable[[str], None] = lambda _: None
+    endpoint: Endpoint,
+    settings: ForecasterSettings,
+    *,
+    http: Address | None = None,
+    ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Publish forecasts of the nodes of an API server's cluster until a signal stops it."""
-    async with _beside(endpoint, "forecasts") as (client, supervisor, stop):
+    async with _beside(endpoint, "forecasts") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
         await _checked(client, "forecaster", forecaster_rights.needed(settings))
         forecaster = Forecaster(
-            client, settings, clock=system.SystemClock(), rng=system.rng(), identity=_passing_identity()
+            client,
+            settings,
+            clock=system.SystemClock(),
+            rng=system.rng(),
+            identity=_passing_identity(),
+            metrics=Metrics("forecaster", process=True),
         )
         await forecaster.install()
+        if http is not None:
+            pages = diagnostics.serving(diagnostics.health(forecaster.metrics), http)
+            ready(f"Metrics at {await parts.enter_async_context(pages)}.")
         supervisor.start("forecaster", forecaster.run)
         ready(f"Publishing forecasts of the nodes of {endpoint.server}. Ctrl-C stops it.")
         await stop.wait()

@@ -29,6 +29,7 @@ from rota.client.masters import Registration
 from rota.client.verbs import Client
 from rota.controllers import controller_registry
 from rota.eager_dispatch import EagerDispatch
+from rota.forecaster.cluster_states import ClusterStateController
 from rota.kit import metric_merge, system, tasks
 from rota.kit.metrics import Metrics
 from rota.pki.authorities import Authority
@@ -77,8 +78,11 @@ class MasterComponents:
 
 
 def deciding_controllers(configuration: LiveConfiguration, metrics: Metrics) -> Mapping[str, controller_registry.Make]:
-    """Controllers that use the scheduler's decisions; their metrics are served by this master."""
+    """Controllers of other packages than `controllers`; their metrics are served by this master."""
     return {
+        "cluster-states": lambda client, around: ClusterStateController(
+            client, clock=around.clock, rng=around.rng, metrics=metrics.beside("cluster_state")
+        ),
         "rebalancing": lambda client, around: RebalancingController(
             client,
             LiveFrameworks(configuration),

@@ -192,6 +192,7 @@ _TABLE: Final[dict[tuple[str, str, str], str]] = {
 #: Kinds of this product's own, in the same columns.
 _OWN: Final[dict[tuple[str, str, str], str]] = {
     ("rota.dev", "v1alpha1", "rota_v1alpha1"): """
+    ClusterState                     clusterstates                     -  cstate   -              status
     NodeForecast                     nodeforecasts                     -  nf       -              status
     Pipeline                         pipelines                         ns pl       all            status
     PipelineRun                      pipelineruns                      ns plr      all            status

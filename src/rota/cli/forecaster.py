@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rota.cli import endpoints
+from rota.cli import endpoints, options
 from rota.cli.command_types import Command
 from rota.kit import logs
 
@@ -34,13 +34,21 @@ from rota.kit import logs
     metavar="NAME",
     help="Namespace of the leader election Lease.",
 )
+@options.http_option("metrics and health")
 def command(
-    *, kubeconfig_file: Path | None, context: str, server: str | None, every_s: float, lease_namespace: str
+    *,
+    kubeconfig_file: Path | None,
+    context: str,
+    server: str | None,
+    every_s: float,
+    lease_namespace: str,
+    http: tuple[str, int] | None,
 ) -> None:
     """Read the usage of nodes from metrics.k8s.io, and publish the peaks to expect as NodeForecast objects.
 
-    Plugins such as LoadAware and ContentionObjective read them. VerticalPodAutoscalers get recommendations of requests.
-    It defines both kinds on servers that lack them. rota forecast shows them.
+    Plugins such as LoadAware and ContentionObjective read them. VerticalPodAutoscalers get recommendations of requests,
+    ClusterStates the figures of the cluster. It defines these kinds on servers that lack them. rota forecast shows
+    forecasts and recommendations.
     """
     from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
     from rota.cli.commands import session  # noqa: PLC0415 - as above
@@ -51,7 +59,7 @@ def command(
     with session.telling(endpoint):
         assembly.run(
             assembly.run_forecaster(
-                endpoint, Settings(every_s=every_s, lease_namespace=lease_namespace), ready=click.echo
+                endpoint, Settings(every_s=every_s, lease_namespace=lease_namespace), http=http, ready=click.echo
             )
         )
     click.echo("The forecaster has stopped.")

@@ -1,5 +1,8 @@
 """Reads metrics.k8s.io once a minute, publishes the forecasts of nodes and the recommendations of
-VerticalPodAutoscalers. One process at a time works, by a Lease."""
+VerticalPodAutoscalers, and the figures of ClusterStates where no master does.
+
+One process at a time works, by a Lease.
+"""
 
 import asyncio
 import contextlib
@@ -15,10 +18,12 @@ from rota.client.verbs import Client
 from rota.forecast.fleet import DEFAULTS, FleetSettings
 from rota.forecast.node_series import NodeSeries, workers_own
 from rota.forecaster import kinds
+from rota.forecaster.cluster_states import ClusterStateController
 from rota.forecaster.vertical_autoscalers import Recommender, is_target
-from rota.kit import logs
+from rota.kit import logs, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
 
 log = logs.get(__name__)
 
@@ -41,8 +46,20 @@ class Settings:
 class Forecaster:
     """Follows the usage of a cluster's nodes."""
 
-    def __init__(self, client: Client, settings: Settings, *, clock: Clock, rng: Rng, identity: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        *,
+        clock: Clock,
+        rng: Rng,
+        identity: str,
+        metrics: Metrics | None = None,
+    ) -> None:
         self._client: Final = client
+        self.metrics: Final = metrics or Metrics("forecaster")
+        #: Whether the server leaves ClusterStates to this process.
+        self._has_states = False
         self._settings: Final = settings
         self._clock: Final = clock
         self._rng: Final = rng
@@ -53,8 +70,16 @@ class Forecaster:
         for target, definition in (
             (kinds.FORECASTS, kinds.definition()),
             (kinds.AUTOSCALERS, kinds.autoscaler_definition()),
+            (kinds.CLUSTER_STATES, kinds.cluster_state_definition()),
         ):
             await self._define(target, definition)
+        try:
+            await self._client.get(kinds.DEFINITIONS, meta.name(kinds.cluster_state_definition()))
+        except errors.NotFound:
+            # The kind is built in: the server is a master of Rota, which writes the states itself.
+            self._has_states = False
+        else:
+            self._has_states = True
 
     async def _define(self, target: tuple[str, str, str], definition: dict[str, Any]) -> None:
         with contextlib.suppress(errors.NotFound):
@@ -80,6 +105,16 @@ class Forecaster:
                 log.warning("another process leads now", error=str(error))
 
     async def _work(self, *_: object) -> None:
+        async with tasks.Supervisor("forecaster", clock=self._clock, rng=self._rng) as running:
+            running.start("forecasts", self._forecast)
+            if self._has_states:
+                states = ClusterStateController(
+                    self._client, clock=self._clock, rng=self._rng, metrics=self.metrics.beside("cluster_state")
+                )
+                running.start("cluster states", states.run)
+            await running.wait()
+
+    async def _forecast(self) -> None:
         series, recommender = NodeSeries(self._settings.fleet), Recommender()
         while True:
             try:

@@ -1,11 +1,12 @@
-"""NodeForecast and VerticalPodAutoscaler: their resources, and their definitions for API servers that lack them."""
+"""NodeForecast, ClusterState and VerticalPodAutoscaler: their resources, and definitions for servers that lack them."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rota.forecast import node_series
+from rota.forecast import cluster_state_objects, node_series
 
 FORECASTS: Final = node_series.FORECASTS
+CLUSTER_STATES: Final = cluster_state_objects.CLUSTER_STATES
 NODE_METRICS: Final = ("metrics.k8s.io", "v1beta1", "nodes")
 POD_METRICS: Final = ("metrics.k8s.io", "v1beta1", "pods")
 AUTOSCALERS: Final = ("autoscaling.k8s.io", "v1", "verticalpodautoscalers")
@@ -42,6 +43,41 @@ def definition() -> dict[str, Any]:
         },
     }
     return _definition(FORECASTS, "NodeForecast", "nf", "Cluster", {"status": status})
+
+
+def cluster_state_definition() -> dict[str, Any]:
+    """The CustomResourceDefinition of ClusterState."""
+    amounts = {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}}
+    weight = {"type": "number", "exclusiveMinimum": True, "minimum": 0}
+    shape = {
+        "type": "object",
+        "required": ["name", "requests"],
+        "properties": {"name": {"type": "string", "minLength": 1}, "requests": amounts, "weight": weight},
+    }
+    watts = {"type": "number", "minimum": 0}
+    model = {
+        "type": "object",
+        "properties": {
+            "name": _TEXT,
+            "model": {"type": "string", "enum": ["linear", "fan", "table", "exponential", "sockets"]},
+            **dict.fromkeys(("idle", "full", "sleepWatts", "k1", "k2"), watts),
+            "k0": _NUMBER,
+            "coresPerSocket": {"type": "integer", "minimum": 1},
+            "watts": {"type": "array", "minItems": 2, "items": watts},
+        },
+    }
+    spec = {
+        "type": "object",
+        "properties": {
+            "includeTainted": {"type": "boolean"},
+            "nodeSelector": {"type": "object", "additionalProperties": _TEXT},
+            "powerModels": _list(model),
+            "shapes": {**_list(shape), "maxItems": 32},
+        },
+    }
+    # The controller is the only writer of the status.
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return _definition(CLUSTER_STATES, "ClusterState", "cstate", "Cluster", {"spec": spec, "status": status})
 
 
 def autoscaler_definition() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rota.api import meta, resources, times
+from rota.api import meta, pod_owners, resources, times
 from rota.api.resources import CPU, MEMORY
 from rota.forecast.histograms import DAY_S, VPA_CPU, VPA_MEMORY, DecayingHistograms
 from rota.forecast.recommendations import (
@@ -181,16 +181,7 @@ def is_target(autoscaler: Object, pod: Object) -> bool:
     target = (autoscaler.get("spec") or {}).get("targetRef") or {}
     if meta.namespace(pod) != meta.namespace(autoscaler) or (pod.get("status") or {}).get("phase") != "Running":
         return False
-    for owner in meta.owner_references(pod):
-        if not owner.get("controller"):
-            continue
-        if (owner.get("kind"), owner.get("name")) == (target.get("kind"), target.get("name")):
-            return True
-        # The ReplicaSets of a Deployment have its name and the hash of their template.
-        template = meta.labels(pod).get("pod-template-hash", "")
-        if target.get("kind") == "Deployment" and owner.get("kind") == "ReplicaSet" and template:
-            return bool(owner.get("name") == f"{target.get('name')}-{template}")
-    return False
+    return (target.get("kind"), target.get("name")) in pod_owners.workloads(pod)
 
 
 def _policies(autoscaler: Object) -> dict[str, Object]:

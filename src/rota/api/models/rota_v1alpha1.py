@@ -9,6 +9,7 @@ from rota.api.models._schema import DictMixin, Quantity, field
 __all__ = [
     "BindingBatch",
     "BindingVerdict",
+    "ClusterState",
     "Pipeline",
     "PipelineRun",
     "PodStatusBatch",
@@ -909,6 +910,258 @@ class NodeForecast(DictMixin):
     kind: "Optional[str]" = None
     metadata: "Optional[meta_v1.ObjectMeta]" = None
     status: "Optional[NodeForecastStatus]" = None
+
+
+class ClusterShape(DictMixin):
+    r"""A pod for which the headroom is given.
+
+    **parameters**
+
+    * **name** ``str`` - Its name in the status.
+    * **requests** ``Dict[str, Quantity]`` - What it requests.
+    * **weight** ``Optional[float]`` - How often such pods come, relative to the other shapes; 1 if not set.
+    """
+
+    name: "str"
+    requests: "Dict[str, Quantity]"
+    weight: "Optional[float]" = None
+
+
+class ClusterPowerModel(DictMixin):
+    r"""The power of machines by the use of their processors.
+
+    **parameters**
+
+    * **coresPerSocket** ``Optional[int]`` - For sockets: the cores of one; 24 if not set.
+    * **full** ``Optional[float]`` - For linear, fan and sockets: watts when fully used; 250 if not set.
+    * **idle** ``Optional[float]`` - For linear, fan and sockets: watts when idle; 100 if not set.
+    * **k0** ``Optional[float]`` - For exponential, whose watts are k0 + k1 e^(k2 u) with u in percent.
+    * **k1** ``Optional[float]`` - For exponential.
+    * **k2** ``Optional[float]`` - For exponential.
+    * **model** ``Optional[str]`` - linear, fan, table, exponential or sockets; linear if not set.
+    * **name** ``Optional[str]`` - The value of the label rota.dev/power-model of its nodes; without a name it is
+      for all others.
+    * **sleepWatts** ``Optional[float]`` - Watts of a node without pods; 0 if not set.
+    * **watts** ``Optional[List[float]]`` - For table: watts at equal steps of use, from idle to full.
+    """
+
+    coresPerSocket: "Optional[int]" = None
+    full: "Optional[float]" = None
+    idle: "Optional[float]" = None
+    k0: "Optional[float]" = None
+    k1: "Optional[float]" = None
+    k2: "Optional[float]" = None
+    model: "Optional[str]" = None
+    name: "Optional[str]" = None
+    sleepWatts: "Optional[float]" = None
+    watts: "Optional[List[float]]" = None
+
+
+class ClusterStateSpec(DictMixin):
+    r"""Which nodes a state is about, and what it is measured with.
+
+    **parameters**
+
+    * **includeTainted** ``Optional[bool]`` - Whether nodes with taints that keep pods away count as free too.
+    * **nodeSelector** ``Optional[Dict[str, str]]`` - The labels of its nodes; all nodes if not set.
+    * **powerModels** ``Optional[List[ClusterPowerModel]]`` - Models of power. Without one there are no figures of
+      power.
+    * **shapes** ``Optional[List[ClusterShape]]`` - Pods for which the headroom is given, and by which fragments are
+      judged; a small, a medium and a large one if not set.
+    """
+
+    includeTainted: "Optional[bool]" = None
+    nodeSelector: "Optional[Dict[str, str]]" = None
+    powerModels: "Optional[List[ClusterPowerModel]]" = None
+    shapes: "Optional[List[ClusterShape]]" = None
+
+
+class ClusterNodeCounts(DictMixin):
+    r"""Numbers of nodes.
+
+    **parameters**
+
+    * **empty** ``Optional[int]`` - Without pods.
+    * **ready** ``Optional[int]`` - Ready.
+    * **schedulable** ``Optional[int]`` - That take pods: ready, not cordoned, and without a taint that keeps pods
+      away.
+    * **total** ``Optional[int]`` - All.
+    """
+
+    empty: "Optional[int]" = None
+    ready: "Optional[int]" = None
+    schedulable: "Optional[int]" = None
+    total: "Optional[int]" = None
+
+
+class ClusterPodCounts(DictMixin):
+    r"""Numbers of pods that have not ended.
+
+    **parameters**
+
+    * **pending** ``Optional[int]`` - Without a node.
+    * **placed** ``Optional[int]`` - On the nodes.
+    """
+
+    pending: "Optional[int]" = None
+    placed: "Optional[int]" = None
+
+
+class ClusterResource(DictMixin):
+    r"""One resource of all nodes of a state.
+
+    **parameters**
+
+    * **resource** ``str`` - Its name.
+    * **allocatable** ``Optional[str]`` - What the nodes offer to pods.
+    * **capacity** ``Optional[str]`` - What the nodes have.
+    * **fragmentation** ``Optional[float]`` - The expected share of what is free where a pod of the shapes does not
+      fit.
+    * **free** ``Optional[str]`` - What is left on nodes that take pods.
+    * **measuredNodes** ``Optional[int]`` - Nodes with a recent measurement.
+    * **peak** ``Optional[str]`` - The peaks that are expected of the measured nodes.
+    * **pending** ``Optional[str]`` - What pods without a node request.
+    * **record** ``Optional[ForecastRecord]`` - How good the forecasts of the nodes were so far.
+    * **requested** ``Optional[str]`` - What the pods on the nodes request.
+    * **stranded** ``Optional[str]`` - What is free on nodes where no pod of the shapes fits.
+    * **used** ``Optional[str]`` - What the measured nodes use.
+    """
+
+    resource: "str"
+    allocatable: "Optional[str]" = None
+    capacity: "Optional[str]" = None
+    fragmentation: "Optional[float]" = None
+    free: "Optional[str]" = None
+    measuredNodes: "Optional[int]" = None
+    peak: "Optional[str]" = None
+    pending: "Optional[str]" = None
+    record: "Optional[ForecastRecord]" = None
+    requested: "Optional[str]" = None
+    stranded: "Optional[str]" = None
+    used: "Optional[str]" = None
+
+
+class ClusterHeadroom(DictMixin):
+    r"""How many more pods of a shape fit.
+
+    **parameters**
+
+    * **shape** ``str`` - The name of the shape.
+    * **mostOnOneNode** ``Optional[int]`` - The most that fit on one node.
+    * **nodes** ``Optional[int]`` - Nodes on which at least one fits.
+    * **pods** ``Optional[int]`` - On all nodes together.
+    * **requests** ``Optional[Dict[str, str]]`` - What such a pod requests.
+    """
+
+    shape: "str"
+    mostOnOneNode: "Optional[int]" = None
+    nodes: "Optional[int]" = None
+    pods: "Optional[int]" = None
+    requests: "Optional[Dict[str, str]]" = None
+
+
+class ClusterZone(DictMixin):
+    r"""The nodes of one zone.
+
+    **parameters**
+
+    * **allocatable** ``Optional[Dict[str, str]]`` - What they offer to pods.
+    * **nodes** ``Optional[int]`` - Their number.
+    * **pods** ``Optional[int]`` - The pods on them.
+    * **requested** ``Optional[Dict[str, str]]`` - What these pods request.
+    * **zone** ``Optional[str]`` - The zone; empty for nodes without one.
+    """
+
+    allocatable: "Optional[Dict[str, str]]" = None
+    nodes: "Optional[int]" = None
+    pods: "Optional[int]" = None
+    requested: "Optional[Dict[str, str]]" = None
+    zone: "Optional[str]" = None
+
+
+class ClusterOwner(DictMixin):
+    r"""Where the pods of a workload are.
+
+    **parameters**
+
+    * **kind** ``Optional[str]`` - The kind of the workload; empty for pods without a controller.
+    * **name** ``Optional[str]`` - The name of the workload.
+    * **namespace** ``Optional[str]`` - Its namespace.
+    * **nodes** ``Optional[int]`` - Nodes with such pods.
+    * **pods** ``Optional[int]`` - Its pods on nodes.
+    * **requested** ``Optional[Dict[str, str]]`` - What they request.
+    * **zones** ``Optional[Dict[str, int]]`` - Its pods by zone.
+    """
+
+    kind: "Optional[str]" = None
+    name: "Optional[str]" = None
+    namespace: "Optional[str]" = None
+    nodes: "Optional[int]" = None
+    pods: "Optional[int]" = None
+    requested: "Optional[Dict[str, str]]" = None
+    zones: "Optional[Dict[str, int]]" = None
+
+
+class ClusterPower(DictMixin):
+    r"""The power of nodes by the models of the object.
+
+    **parameters**
+
+    * **asleepNodes** ``Optional[int]`` - Nodes without pods, which count as asleep.
+    * **greatestWatts** ``Optional[float]`` - With every node fully used.
+    * **watts** ``Optional[float]`` - Now. Nodes without a measurement count by requests.
+    """
+
+    asleepNodes: "Optional[int]" = None
+    greatestWatts: "Optional[float]" = None
+    watts: "Optional[float]" = None
+
+
+class ClusterStateStatus(DictMixin):
+    r"""The figures.
+
+    **parameters**
+
+    * **headroom** ``Optional[List[ClusterHeadroom]]`` - By shape.
+    * **nodes** ``Optional[ClusterNodeCounts]`` - Numbers of nodes.
+    * **observedTime** ``Optional[meta_v1.Time]`` - When they were computed.
+    * **ownerCount** ``Optional[int]`` - How many workloads have pods on the nodes.
+    * **owners** ``Optional[List[ClusterOwner]]`` - The 50 workloads that request the most cpu.
+    * **pods** ``Optional[ClusterPodCounts]`` - Numbers of pods.
+    * **power** ``Optional[ClusterPower]`` - Power, if the object has models.
+    * **resources** ``Optional[List[ClusterResource]]`` - By resource.
+    * **zones** ``Optional[List[ClusterZone]]`` - By zone.
+    """
+
+    headroom: "Optional[List[ClusterHeadroom]]" = None
+    nodes: "Optional[ClusterNodeCounts]" = None
+    observedTime: "Optional[meta_v1.Time]" = None
+    ownerCount: "Optional[int]" = None
+    owners: "Optional[List[ClusterOwner]]" = None
+    pods: "Optional[ClusterPodCounts]" = None
+    power: "Optional[ClusterPower]" = None
+    resources: "Optional[List[ClusterResource]]" = None
+    zones: "Optional[List[ClusterZone]]" = None
+
+
+class ClusterState(DictMixin):
+    r"""The state of a cluster, or of some of its nodes, in figures: headroom, fragments, power, forecasts, layout.
+
+    **parameters**
+
+    * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
+    * **kind** ``Optional[str]`` - The kind of this object: ClusterState.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Its name; the one named cluster is about all nodes and always
+      exists.
+    * **spec** ``Optional[ClusterStateSpec]`` - Which nodes, and how they are measured.
+    * **status** ``Optional[ClusterStateStatus]`` - The figures.
+    """
+
+    apiVersion: "Optional[str]" = None
+    kind: "Optional[str]" = None
+    metadata: "Optional[meta_v1.ObjectMeta]" = None
+    spec: "Optional[ClusterStateSpec]" = None
+    status: "Optional[ClusterStateStatus]" = None
 
 
 class SchedulerInstanceSpec(DictMixin):

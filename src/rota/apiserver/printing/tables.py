@@ -12,6 +12,7 @@ from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.apiserver.printing import (
     autoscalers,
+    cluster_states,
     custom_objects,
     devices,
     extensions,
@@ -56,6 +57,7 @@ _PRINTERS: Final[Mapping[GroupResource, Printer]] = {
     **extensions.PRINTERS,
     **devices.PRINTERS,
     **pipelines.PRINTERS,
+    **cluster_states.PRINTERS,
     **rebalancing.PRINTERS,
     **scheduler_shards.PRINTERS,
 }

@@ -13,6 +13,7 @@ from rota.apiserver.strategies.admission_policies import PolicyBindingStrategy, 
 from rota.apiserver.strategies.autoscalers import AutoscalerStrategy
 from rota.apiserver.strategies.batch import CronJobStrategy, JobStrategy
 from rota.apiserver.strategies.certificate_requests import CertificateRequestStrategy
+from rota.apiserver.strategies.cluster_states import ClusterStateStrategy
 from rota.apiserver.strategies.config import ConfigMapStrategy, SecretStrategy
 from rota.apiserver.strategies.crds import DefinitionStrategy
 from rota.apiserver.strategies.custom_objects import CustomStrategy
@@ -100,6 +101,7 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("certificates.k8s.io", "certificatesigningrequests"): CertificateRequestStrategy(),
     GroupResource("rota.dev", "pipelines"): PipelineStrategy(),
     GroupResource("rota.dev", "pipelineruns"): RunStrategy(),
+    GroupResource("rota.dev", "clusterstates"): ClusterStateStrategy(),
     GroupResource("rota.dev", "rebalancepolicies"): RebalancePolicyStrategy(),
     GroupResource("rota.dev", "schedulerinstances"): SchedulerInstanceStrategy(),
     GroupResource("rota.dev", "shardmaps"): ShardMapStrategy(),

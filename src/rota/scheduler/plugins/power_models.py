@@ -5,11 +5,12 @@ for which a machine usually stays awake.
 """
 
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 
 from rota.columns.arrays import FloatArray
+from rota.forecast import machine_power
+from rota.forecast.machine_power import MachinePower
 from rota.scheduler.config.faults import Fault
 from rota.scheduler.config.wire import WireStruct
 
@@ -20,7 +21,7 @@ class PowerModel(WireStruct, frozen=True):
     name: str = ""
     #: linear: idle + (full - idle) u; fan: idle + (full - idle) (2u - u^1.4); table: watts at equal steps of u;
     #: exponential: k0 + k1 e^(k2 u), u in percent, as in PEAKS; sockets: idle or full by socket, as in PWR.
-    model: Literal["linear", "fan", "table", "exponential", "sockets"] = "linear"
+    model: machine_power.Model = "linear"
     idle: float = 100.0
     full: float = 250.0
     watts: tuple[float, ...] = ()
@@ -48,18 +49,17 @@ class PowerModel(WireStruct, frozen=True):
 
     def awake(self, used: FloatArray, capacity: FloatArray) -> FloatArray:
         """The watts of awake machines; `used` and `capacity` in millicores."""
-        share = np.minimum(used / np.maximum(capacity, 1.0), 1.0)
-        if self.model == "linear":
-            return np.asarray(self.idle + (self.full - self.idle) * share)
-        if self.model == "fan":
-            return np.asarray(self.idle + (self.full - self.idle) * (2 * share - share**1.4))
-        if self.model == "table":
-            return np.interp(share, np.linspace(0.0, 1.0, len(self.watts)), self.watts)
-        if self.model == "exponential":
-            return np.asarray(self.k0 + self.k1 * np.exp(self.k2 * 100.0 * share))
-        size = self.cores_per_socket * 1000.0
-        sockets, busy = np.ceil(capacity / size), np.ceil(used / size)
-        return np.asarray(self.idle * np.maximum(sockets - busy, 0.0) + self.full * busy)
+        curve = MachinePower(
+            model=self.model,
+            idle=self.idle,
+            full=self.full,
+            watts=self.watts,
+            k0=self.k0,
+            k1=self.k1,
+            k2=self.k2,
+            cores_per_socket=self.cores_per_socket,
+        )
+        return machine_power.watts(curve, used, capacity)
 
     def growth(self, used: FloatArray, more: float, capacity: FloatArray, empty: FloatArray) -> FloatArray:
         """By how many watts the power grows; `empty` machines are woken."""

@@ -70,7 +70,7 @@ rota:dashboard: User/rota:dashboard
     read  batch  jobs
     read  coordination.k8s.io  leases
     read  rbac.authorization.k8s.io  clusterrolebindings,clusterroles,rolebindings,roles
-    read  rota.dev  nodeforecasts,pipelineruns,pipelines,schedulerinstances,shardmaps,stepruns
+    read  rota.dev  clusterstates,nodeforecasts,pipelineruns,pipelines,schedulerinstances,shardmaps,stepruns
     read  batch.volcano.sh  jobs
     read  scheduling.volcano.sh  podgroups,queues
     read  cluster.karmada.io  clusters
@@ -141,6 +141,11 @@ rota:controller:certificates: User/rota:controller:certificates
         kubernetes.io/kube-apiserver-client,kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving
     create  authorization.k8s.io  subjectaccessreviews
     get  core  nodes
+rota:controller:cluster-states: User/rota:controller:cluster-states
+    read  core  nodes,pods
+    read  rota.dev  nodeforecasts
+    read,create  rota.dev  clusterstates
+    update  rota.dev  clusterstates/status
 rota:controller:cron-jobs: User/rota:controller:cron-jobs
     record-events
     read  batch  cronjobs
