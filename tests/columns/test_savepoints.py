@@ -106,6 +106,20 @@ TestSavepoints = pytest.mark.slow(Savepoints.TestCase)
 TestSavepoints.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
+def test_a_pod_that_no_device_had_room_for_holds_none_after_a_roll_back() -> None:
+    interner = PodInterner()
+    cluster = build([make_node("a", labels=None, **{"nvidia.com/gpu": "2"})], [], interner)
+    container = {"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}
+    for name in ("p0", "p1", "p2"):
+        cluster.add_pod(interner.pod(make_pod(name, on="a", containers=[container])))
+    held = dict(cluster.by_name["a"].gpu_held)
+    assert held == {"uid-p0": (0,), "uid-p1": (1,)}
+    with cluster.what_if():
+        for uid in list(cluster.pods):
+            cluster.remove_pod(uid)
+    assert cluster.by_name["a"].gpu_held == held
+
+
 def test_an_earlier_savepoint_does_not_end_before_a_later_one() -> None:
     cluster = build([make_node("a")], [], PodInterner())
     first, second = cluster.savepoint(), cluster.savepoint()

@@ -1,6 +1,7 @@
 """Amounts of resources as people read them: `7.8Gi` for bytes, `250m` or `2` for cores."""
 
 import math
+from fractions import Fraction
 from typing import Final
 
 _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
@@ -12,11 +13,11 @@ def human_bytes(amount: float, *, round_up: bool = False) -> str:
     if abs(amount) < 1024:
         return f"{amount:.0f}"
     power = next((power for power in range(1, len(_UNITS)) if abs(amount) / 1024**power < 999.5), len(_UNITS))
-    value = amount / 1024**power
+    value = Fraction(amount) / 1024**power  # exact: a float has no room for one byte beside many pebibytes
     digits = 0 if abs(value) >= 99.95 or value == round(value) else 1 if abs(value) >= 9.995 else 2
     if round_up:
-        value = math.ceil(value * 10**digits) / 10**digits
-    shown = f"{value:.{digits}f}"
+        value = Fraction(math.ceil(value * 10**digits), 10**digits)
+    shown = f"{float(value):.{digits}f}"
     return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{_UNITS[power - 1]}"
 
 

@@ -375,7 +375,7 @@ class Cluster:
 
     # --- consistency of columns and NodeInfo --------------------------------------------------------------------------
 
-    def _place(self, pod: PodInfo, info: NodeInfo, devices: Devices = ()) -> None:
+    def _place(self, pod: PodInfo, info: NodeInfo, devices: Devices | None = None) -> None:
         if self._undo is not None:
             self._undo.append((pod, None, ()))
         info.add_pod(pod, devices)

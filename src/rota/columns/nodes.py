@@ -71,8 +71,8 @@ class NodeInfo:
         """What is free of a resource; negative if more is requested than the node has."""
         return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
 
-    def add_pod(self, pod: PodInfo, devices: Devices = ()) -> None:
-        """Add a pod, on these GPU devices if any are given; its uid must be new."""
+    def add_pod(self, pod: PodInfo, devices: Devices | None = None) -> None:
+        """Add a pod, on these GPU devices if they are given; its uid must be new."""
         shape = pod.shape
         self.pods[pod.uid] = pod
         requested = self.requested
@@ -119,13 +119,16 @@ class NodeInfo:
         if self.gpu_held:
             self.release_devices(pod)
 
-    def hold_devices(self, pod: PodInfo, devices: Devices = ()) -> None:
-        """Count a pod on GPU devices: these, or its own, or those that fit best. Too few devices count nothing."""
+    def hold_devices(self, pod: PodInfo, devices: Devices | None = None) -> None:
+        """Count a pod on GPU devices: these (none, if empty), or its own, or those that fit best.
+
+        Too few devices count nothing.
+        """
         wanted = gpu_devices.demand(pod.shape.requests)
         if not wanted.gpus:
             return
         free = self.gpu_free
-        chosen = devices or pod.gpu_devices or gpu_devices.best_fit(free, wanted)
+        chosen = (pod.gpu_devices or gpu_devices.best_fit(free, wanted)) if devices is None else devices
         if not chosen or chosen[-1] >= len(free):
             return
         self.gpu_held[pod.uid] = chosen
@@ -148,7 +151,7 @@ class NodeInfo:
             return
         pods = sorted(self.pods.values(), key=lambda pod: not (pod.gpu_devices or held.get(pod.uid)))
         for pod in pods:
-            self.hold_devices(pod, pod.gpu_devices or held.get(pod.uid, ()))
+            self.hold_devices(pod, pod.gpu_devices or held.get(pod.uid))
 
     def copy(self) -> "NodeInfo":
         """A copy that can be changed independently; the description of the machine is shared."""

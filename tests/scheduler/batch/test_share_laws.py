@@ -85,6 +85,16 @@ def test_the_law_on_evictions_sees_evictions() -> None:
     live.settle()
 
 
+def test_room_that_was_made_for_a_group_goes_to_it_and_to_no_group_of_the_queue_that_lost_it() -> None:
+    live = Watched(2)
+    live.add_gang("a", 5, 5, preemptable=False)
+    live.add_gang("b", 4, 1, preemptable=True)
+    live.add_gang("a", 1, 1, preemptable=False)
+    live.settle()
+    assert len(live.evicted) == 1
+    assert {name: used(live, name) for name in QUEUES} == {"a": 6, "b": 2}
+
+
 @pytest.mark.slow
 @given(st.permutations([*QUEUES] * 5), st.lists(st.booleans(), min_size=10, max_size=10))
 @settings(deadline=None, max_examples=30, phases=PHASES)

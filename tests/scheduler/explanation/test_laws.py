@@ -4,7 +4,7 @@ import copy
 import re
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from rota.api import amounts, quantities, resources
@@ -115,6 +115,8 @@ def test_amounts_are_read_as_they_are_written() -> None:
 
 
 @given(st.integers(1, 2**60))
+@example((8 << 50) + 1)
+@example(2**57 + 1)
 def test_a_needed_amount_is_never_shown_as_less(amount: int) -> None:
     shown = quantities.parse(amounts.at_least("memory", amount))
     assert amount <= quantities.value(str(shown)) <= max(amount + 1, amount * 1.01)

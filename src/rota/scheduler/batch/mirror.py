@@ -90,6 +90,7 @@ class Mirror:
         self._done_at: Final[dict[str, float]] = {}
         self.run_times: Final = RunTimes()
         self._planned: Final[dict[str, float]] = {}
+        self._made_room: Final[dict[str, None]] = {}
         #: Groups for which a pass may have to decide something, and all others.
         self._active: dict[str, Job] = {}
         self.quiet: Final = QuietGroups()
@@ -347,6 +348,7 @@ class Mirror:
             done_at=self._done_at,
             run_times=self.run_times,
             planned=self._planned,
+            made_room=self._made_room,
             ask=self.ask,
             now=now,
         )

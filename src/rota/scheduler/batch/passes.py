@@ -96,8 +96,21 @@ def run(
     result.waiting = mirror.waiting
     result.waiting_pods = sum(job.count(_WAITING) for job in session.active.values())
     result.notes = [PodNote(by_key[key], *said) for key, said in outcome.pods.items()]
+    _keep_room(session)
     mirror.settle(session)
     return result
+
+
+def _keep_room(session: Session) -> None:
+    """Remember the groups that pods were evicted for until they are placed, so that no other takes the room."""
+    made_room = session.state.made_room
+    for key in (*made_room, *sorted(session.changed - made_room.keys())):
+        job = session.jobs.get(key)
+        coming = job.of(TaskStatus.PIPELINED).values() if job is not None else ()
+        if key not in made_room and any(task.evicted_others for task in coming):
+            made_room[key] = None
+        elif key in made_room and not coming:
+            del made_room[key]
 
 
 def progress(mirror: Mirror, keys: Iterable[str], *, now: float, transition: str) -> list[GroupStatus]:

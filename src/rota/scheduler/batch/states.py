@@ -47,6 +47,8 @@ class State:
     run_times: RunTimes = field(default_factory=RunTimes)
     #: By group with a planned start, when it was first planned; outlives the session.
     planned: dict[str, float] = field(default_factory=dict)
+    #: Groups that pods were evicted for and that are not placed yet, the longest first; outlives the session.
+    made_room: dict[str, None] = field(default_factory=dict)
     #: None if nothing outside may be asked.
     ask: Ask | None = None
     #: Seconds since the epoch.

@@ -67,11 +67,29 @@ class Allocate:
             if sheet.empty and not holds:
                 continue
             sheets[job.key] = sheet
+        self._serve_expected(sheets)
+        for job in map(session.jobs.__getitem__, sheets):
             if job.queue not in waiting:
+                queue = session.queues[job.queue]
                 waiting[job.queue] = session.line(queue)
                 queues.push(queue)
             waiting[job.queue].push(job)
         self._serve_queues(queues, waiting, sheets)
+
+    def _serve_expected(self, sheets: dict[str, Worksheet]) -> None:
+        """Let groups begin that pods were evicted for in an earlier pass; otherwise others might take the room.
+
+        In Volcano they can. A queue with a strict order keeps it.
+        """
+        session = self._session
+        for key in [key for key in session.state.made_room if key in sheets]:
+            job = session.jobs[key]
+            queue = session.queues[job.queue]
+            if queue.fifo or session.overused(queue) or self._serve(job, sheets[key]):
+                continue
+            del sheets[key]
+            if not session.ready(job):
+                session.refused(job)
 
     def _serve_queues(
         self,
