@@ -31,8 +31,10 @@ metadata: {name: web, namespace: default, labels: {app: web}}
 spec:
   terminationGracePeriodSeconds: 1
   containers:
-  - {name: main, image: none, command: [sh, -c, "i=0; while true; do i=$((i+1)); echo request $i; sleep 0.2; done"],
-     resources: {requests: {cpu: 100m, memory: 64Mi}}}
+  - name: main
+    image: none
+    command: [sh, -c, "echo 1,2,3 > result.csv; i=0; while true; do i=$((i+1)); echo request $i; sleep 0.2; done"]
+    resources: {requests: {cpu: 100m, memory: 64Mi}}
 ---
 apiVersion: v1
 kind: Pod
@@ -46,6 +48,19 @@ metadata: {name: breaks, namespace: default}
 spec:
   restartPolicy: Never
   containers: [{name: main, image: none, command: [sh, -c, "echo cannot open the input; exit 3"]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: restarts, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: none
+    command:
+    - sh
+    - -c
+    - if [ -e begun ]; then echo the second run; exec sleep 1000; fi; touch begun; echo the first run; exit 1
 ---
 apiVersion: rota.dev/v1alpha1
 kind: Pipeline

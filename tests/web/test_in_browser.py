@@ -32,6 +32,8 @@ PAGES = (
     "pods/default/too-large?tab=why",
     "pods/default/web?tab=yaml",
     "pods/default/web?tab=terminal",
+    "pods/default/web?tab=files",
+    "pods/default/breaks?tab=files",
     "pipelines",
     "pipelines/default/first",
     "queues",
@@ -114,6 +116,11 @@ def test_a_log_is_live_and_can_be_searched(visit: Visit) -> None:
     visit.page.wait_for_function("() => document.querySelector('.log').textContent.split('\\n').length < 15")
     visit.open("pods/default/breaks?tab=log")
     visit.see("cannot open the input")
+    visit.open("pods/default/restarts?tab=log")
+    visit.see("the second run")
+    visit.page.get_by_label("Previous run").check()
+    visit.see("the first run")
+    assert "the second run" not in log.inner_text()
 
 
 def test_seven_tabs_are_live_at_once(visit: Visit, cluster: Cluster) -> None:
@@ -132,22 +139,52 @@ def test_seven_tabs_are_live_at_once(visit: Visit, cluster: Cluster) -> None:
         tab.close()
 
 
-def test_a_shell_runs_commands_in_the_container(visit: Visit) -> None:
-    visit.open("pods/default/web?tab=terminal")
-    command = visit.page.get_by_label("Command")
-    visit.see("sh, line by line")
-    for text, answer in (("echo $((6 * 7))", "42"), ("nonsense-command", "not found")):
-        command.fill(text)
-        command.press("Enter")
-        visit.page.wait_for_function(f"() => document.querySelector('.log').textContent.includes('{answer}')")
-    command.press("ArrowUp")
-    assert command.input_value() == "nonsense-command"
+def test_a_terminal_runs_a_shell_in_the_container(visit: Visit) -> None:
+    loaded: list[str] = []
+    visit.page.on("request", lambda asked: loaded.append(asked.url))
+    visit.open("pods/default/web")
+    visit.see("PodScheduled")
+    assert loaded
+    assert not [one for one in loaded if "xterm" in one]
+    visit.page.get_by_role("link", name="Terminal").click()
+    visit.see("connected", exact=True)
+    assert [one for one in loaded if one.endswith("vendor/xterm.js")]
+    shown = "() => document.querySelector('.xterm-rows').textContent"
+    # The colour is a style of the element: the policy of the page must not refuse it.
+    for text, answer in (("echo $((6 * 7))", "42"), ("printf '\\033[38;2;200;30;90m%s' pi''nk", "pink")):
+        visit.page.keyboard.type(f"{text}\n")
+        visit.page.wait_for_function(f"{shown}.includes('{answer}')")
+    colour = "() => [...document.querySelectorAll('.xterm-rows span')].map((one) => one.style.color).join()"
+    assert "rgb(200, 30, 90)" in visit.page.evaluate(colour)
+    # The terminal gets every other key, also Tab.
+    visit.page.keyboard.press("F6")
+    assert visit.page.evaluate("() => document.activeElement.textContent") == "New shell"
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_function(f"!({shown})().includes('pink')")
+    visit.see("connected", exact=True)
+    visit.page.get_by_role("link", name="State", exact=True).click()
+    visit.see("PodScheduled")
+    assert visit.page.evaluate("() => document.adoptedStyleSheets.length") == 0
+
+
+def test_files_of_a_container_are_listed_and_downloaded(visit: Visit) -> None:
+    visit.open("pods/default/web?tab=files")
+    with visit.page.expect_download() as coming:
+        visit.page.get_by_role("button", name="Download result.csv").click()
+    assert Path(coming.value.path()).read_text() == "1,2,3\n"
+    visit.page.get_by_label("Folder").get_by_role("link").first.click()
+    visit.page.get_by_role("link", name="usr/", exact=True).wait_for()
+    visit.open("pods/default/breaks?tab=files")
+    visit.see("The container is not running")
 
 
 def test_one_pod_has_its_events_conditions_and_yaml(visit: Visit) -> None:
     visit.open("pods/default/web")
     visit.see("PodScheduled")
     visit.see("app=web")
+    use = visit.page.get_by_role("region", name="Use over time")
+    use.get_by_text(re.compile(r"used\s+\d+(\.\d+)? Mi")).wait_for()
+    assert use.locator("canvas").count() == 2
     visit.page.get_by_role("link", name="YAML").click()
     visit.see("creationTimestamp:")
 

@@ -32,6 +32,8 @@ _MODULES: Final = {
     "@preact/signals": "vendor/signals.js",
     "@preact/signals-core": "vendor/signals-core.js",
     "uplot": "vendor/uplot.js",
+    "@xterm/xterm": "vendor/xterm.js",
+    "@xterm/addon-fit": "vendor/xterm-fit.js",
 }
 _MAP: Final = re.compile(r"<!-- import map -->")
 _COMMON: Final = (

@@ -206,6 +206,11 @@ export function Action({ label, question, act, danger, field }) {
     </dialog>`}`;
 }
 
+/** Which container of a pod; nothing if it has one only. @param {{containers: string[], choose: (name: string) => void}} props */
+export const ContainerChoice = ({ containers, choose }) => (containers.length > 1
+  ? html`<label>Container <select onChange=${(/** @type {any} */ e) => choose(e.target.value)}>${containers.map((one) => html`<option>${one}</option>`)}</select></label>`
+  : null);
+
 const ROW = 33;
 
 /**

@@ -1,8 +1,10 @@
 /** One pod: its state, events, log, explanation and YAML, and what the user may do with it. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, follow, json, lines, podPath, request, text } from "../api.js";
-import { Action, Empty, Link, Status, Tabs, duration, go, html, place, plural, useNow, useRight } from "../ui.js";
+import { Action, ContainerChoice, Empty, Link, Status, Tabs, duration, go, html, place, plural, useNow, useRight } from "../ui.js";
+import { Files } from "./files.js";
 import { Terminal } from "./terminal.js";
+import { Usage } from "./usage.js";
 import { Why } from "./why.js";
 
 /** @param {string} path @param {string} query @returns {[any[] | null, Error | null]} */
@@ -38,10 +40,11 @@ export function PodPage({ namespace, name }) {
   return html`${title}
     <div class="row between"><h1>${name} <${Status} status=${status} /></h1>
       <div class="row">${mayDelete && html`<${Action} danger label="Delete" question=${`Delete pod ${namespace}/${name}? Its containers are stopped.`} act=${remove} />`}</div></div>
-    <${Tabs} current=${tab} tabs=${[["state", "State"], ...(mayLog ? [["log", "Log"]] : []), ["why", "Why here"], ...(mayExec ? [["terminal", "Terminal"]] : []), ["yaml", "YAML"]]} />
+    <${Tabs} current=${tab} tabs=${[["state", "State"], ...(mayLog ? [["log", "Log"]] : []), ["why", "Why here"], ...(mayExec ? [["terminal", "Terminal"], ["files", "Files"]] : []), ["yaml", "YAML"]]} />
     ${tab === "log" ? html`<${Log} pod=${pod} />`
       : tab === "why" ? html`<${Why} pod=${pod} />`
       : tab === "terminal" ? html`<${Terminal} pod=${pod} />`
+      : tab === "files" ? html`<${Files} pod=${pod} />`
       : tab === "yaml" ? html`<${Yaml} path=${podPath(namespace, name)} version=${pod.metadata.resourceVersion} />`
       : html`<${State} pod=${pod} />`}`;
 }
@@ -84,7 +87,7 @@ function State({ pod }) {
       <ul class="plain events">${shown.map((one) => html`<li><${Status} status=${one.reason} kind=${one.type === "Warning" ? "bad" : "good"} />
         <span class="muted"> ${ago(whenOf(one))}${(one.series?.count ?? one.count ?? 1) > 1 ? ` · ${one.series?.count ?? one.count} times` : ""}</span>
         <p>${one.message}</p></li>`)}</ul>
-    </section></div>`;
+    </section></div><${Usage} pod=${pod} />`;
 }
 
 /** @param {any} event @returns {string} */
@@ -161,7 +164,7 @@ export function Log({ pod }) {
   const shown = wanted ? told.lines.filter((line) => line.toLowerCase().includes(wanted)) : told.lines;
   const word = { reading: "reading …", waiting: "the pod has not started", live: "live", ended: "the container has ended" }[told.state] ?? told.state;
   return html`<div class="row filters">
-      ${containers.length > 1 && html`<label>Container <select onChange=${(/** @type {any} */ e) => setContainer(e.target.value)}>${containers.map((/** @type {string} */ one) => html`<option>${one}</option>`)}</select></label>`}
+      <${ContainerChoice} containers=${containers} choose=${setContainer} />
       <label>Search <input type="search" data-filter value=${search} onInput=${(/** @type {any} */ e) => setSearch(e.target.value)} /></label>
       <label class="check"><input type="checkbox" checked=${tail} onChange=${(/** @type {any} */ e) => setTail(e.target.checked)} /> Follow</label>
       ${restarts > 0 && html`<label class="check"><input type="checkbox" checked=${previous} onChange=${(/** @type {any} */ e) => setPrevious(e.target.checked)} /> Previous run</label>`}

@@ -1,82 +1,144 @@
-/** A shell in a container, line by line: `pods/exec` over a WebSocket of the API, as the user. */
+/** A terminal in a container: xterm.js, loaded when the first terminal is opened, on a shell of `pods/exec`. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { podPath } from "../api.js";
-import { pageKey } from "../session.js";
-import { Empty, html } from "../ui.js";
+import { start } from "../exec.js";
+import { ContainerChoice, Empty, html } from "../ui.js";
 
-const MOST_CHARACTERS = 200_000;
-/** The channels of `channel.k8s.io`. */
-const [STDIN, STDOUT, STDERR, RESULT] = [0, 1, 2, 3];
+const STYLES = "/dashboard/assets/vendor/xterm.css";
+/** The best shell that the container has. */
+const SHELL = ["sh", "-c", "TERM=xterm-256color; export TERM; command -v bash > /dev/null 2>&1 && exec bash; exec sh"];
+const LEAVE = "F6";
 
 /** @param {{pod: any}} props */
 export function Terminal({ pod }) {
   const containers = pod.spec.containers.map((/** @type {any} */ one) => one.name);
   const [container, setContainer] = useState(containers[0]);
-  const [output, setOutput] = useState("");
-  const [state, setState] = useState("connecting");
-  const [line, setLine] = useState("");
-  const socket = useRef(/** @type {WebSocket | null} */ (null));
-  const box = useRef(/** @type {HTMLPreElement | null} */ (null));
-  const past = useRef({ lines: /** @type {string[]} */ ([]), at: 0 });
+  const [state, setState] = useState("connecting …");
+  const [attempt, setAttempt] = useState(0);
+  const box = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const after = useRef(/** @type {HTMLButtonElement | null} */ (null));
   const running = pod.status?.phase === "Running";
-  const show = (/** @type {string} */ more) => setOutput((shown) => (shown + more).slice(-MOST_CHARACTERS));
   useEffect(() => {
     if (!running) return () => {};
-    setOutput("");
-    setState("connecting");
-    const query = new URLSearchParams({ container, command: "sh", stdin: "true", stdout: "true", stderr: "true" });
-    const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${podPath(pod.metadata.namespace, pod.metadata.name)}/exec?${query}`;
-    const opened = new WebSocket(address, ["v5.channel.k8s.io", "v4.channel.k8s.io", `page-key.rota.dev.${pageKey.value}`]);
-    opened.binaryType = "arraybuffer";
-    socket.current = opened;
-    const decoders = { [STDOUT]: new TextDecoder(), [STDERR]: new TextDecoder() };
-    let begun = false;
-    opened.onopen = () => {
-      begun = true;
-      setState("open");
+    let left = false;
+    let end = () => {};
+    setState("connecting …");
+    open(pod, container, /** @type {HTMLDivElement} */ (box.current), setState, () => after.current?.focus()).then(
+      (ending) => (left ? ending() : (end = ending)),
+      (error) => left || setState(error.message),
+    );
+    return () => {
+      left = true;
+      end();
     };
-    opened.onmessage = (event) => {
-      const bytes = new Uint8Array(event.data);
-      const decoder = decoders[bytes[0]];
-      if (decoder) show(decoder.decode(bytes.subarray(1), { stream: true }));
-      else if (bytes[0] === RESULT) {
-        const told = JSON.parse(new TextDecoder().decode(bytes.subarray(1)));
-        show(told.status === "Success" ? "\nThe shell has ended.\n" : `\n${told.message}\n`);
-      }
+  }, [pod.metadata.uid, container, running, attempt]);
+  if (!running) return html`<${Empty} title="The pod is not running"><p>A terminal needs a running container.</p><//>`;
+  return html`<div class="row filters"><${ContainerChoice} containers=${containers} choose=${setContainer} />
+      <span class="muted" role="status">${state}</span></div>
+    <div class="terminal-box" ref=${box}></div>
+    <p class="row"><button ref=${after} onClick=${() => setAttempt(attempt + 1)}>New shell</button> <span class="muted small">${LEAVE} leaves the terminal.</span></p>`;
+}
+
+/**
+ * Open a terminal in a box; what is returned ends it.
+ * @param {any} pod @param {string} container @param {HTMLElement} box @param {(state: string) => void} tell @param {() => void} leave
+ */
+async function open(pod, container, box, tell, leave) {
+  const [{ Terminal: Xterm }, { FitAddon }] = await Promise.all([import("@xterm/xterm"), import("@xterm/addon-fit"), styles()]);
+  const restore = withoutInlineStyles();
+  const term = new Xterm({
+    theme: theme(),
+    fontFamily: 'ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace',
+    fontSize: 13,
+    scrollback: 5000,
+    screenReaderMode: true,
+    minimumContrastRatio: 4.5,
+    cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches,
+  });
+  const fit = new FitAddon();
+  term.loadAddon(fit);
+  term.open(box);
+  fit.fit();
+  term.attachCustomKeyEventHandler((event) => {
+    if (event.key !== LEAVE) return true;
+    if (event.type === "keydown") leave();
+    return false;
+  });
+  const shell = start(pod, container, SHELL, {
+    tty: true,
+    stdin: true,
+    begun: () => {
+      tell("connected");
+      shell.resize(term.cols, term.rows);
+      term.focus();
+    },
+    output: (bytes) => term.write(bytes),
+    ended: (problem) => tell(problem || "the shell has ended"),
+  });
+  term.onData(shell.write);
+  term.onResize(({ cols, rows }) => shell.resize(cols, rows));
+  const watch = new ResizeObserver(() => fit.fit());
+  watch.observe(box);
+  const recolour = new MutationObserver(() => (term.options.theme = theme()));
+  recolour.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  return () => {
+    watch.disconnect();
+    recolour.disconnect();
+    shell.close();
+    term.dispose();
+    restore();
+    box.replaceChildren();
+  };
+}
+
+/** The colours of the page. */
+function theme() {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
+  const [background, foreground, cursor, selectionBackground] = ["--code", "--ink", "--accent", "--chosen"].map(colour);
+  const [red, green, yellow, cyan, grey] = ["--bad", "--good", "--waits", "--accent", "--muted"].map(colour);
+  return { background, foreground, cursor, selectionBackground, red, green, yellow, cyan, brightRed: red, brightGreen: green, brightYellow: yellow, brightCyan: cyan, brightBlack: grey };
+}
+
+/** @returns {Promise<void>} */
+function styles() {
+  if (document.querySelector(`link[href="${STYLES}"]`)) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    const link = document.createElement("link");
+    link.rel = "stylesheet";
+    link.href = STYLES;
+    link.onload = () => resolve();
+    link.onerror = () => (link.remove(), reject(new Error("the styles of the terminal cannot be loaded: open it again")));
+    document.head.append(link);
+  });
+}
+
+let terminals = 0;
+
+/**
+ * xterm.js puts styles into style elements and style attributes, which the policy of the page refuses. While a terminal is
+ * open, elements are made so that these styles become constructed style sheets and properties, which the policy allows.
+ * What is returned ends that.
+ */
+function withoutInlineStyles() {
+  terminals += 1;
+  document.createElement = /** @type {any} */ (makeElement);
+  return () => {
+    terminals -= 1;
+    if (!terminals) delete (/** @type {any} */ (document).createElement);
+  };
+}
+
+/** @param {string} name @param {ElementCreationOptions} [options] */
+function makeElement(name, options) {
+  const made = Document.prototype.createElement.call(document, name === "style" ? "template" : name, options);
+  if (name === "style") {
+    const sheet = new CSSStyleSheet();
+    document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+    Object.defineProperty(made, "textContent", { set: (text) => void sheet.replaceSync(text) });
+    made.remove = () => {
+      document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet);
+      Element.prototype.remove.call(made);
     };
-    opened.onclose = () => setState(begun ? "ended" : "refused");
-    return () => opened.close();
-  }, [pod.metadata.uid, container, running]);
-  useEffect(() => {
-    if (box.current) box.current.scrollTop = box.current.scrollHeight;
-  }, [output]);
-  if (!running) return html`<${Empty} title="The pod is not running"><p>A shell needs a running container.</p><//>`;
-  const submit = (/** @type {Event} */ event) => {
-    event.preventDefault();
-    const text = new TextEncoder().encode(`${line}\n`);
-    const frame = new Uint8Array(text.length + 1);
-    frame[0] = STDIN;
-    frame.set(text, 1);
-    socket.current?.send(frame);
-    show(`$ ${line}\n`);
-    past.current.lines.push(line);
-    past.current.at = past.current.lines.length;
-    setLine("");
-  };
-  const recall = (/** @type {KeyboardEvent} */ event) => {
-    const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    const { lines } = past.current;
-    past.current.at = Math.max(0, Math.min(lines.length, past.current.at + step));
-    setLine(lines[past.current.at] ?? "");
-  };
-  const word = { connecting: "connecting …", open: "sh, line by line; rota exec has a full terminal", ended: "the connection has ended", refused: "the server refused the connection; rota exec does the same from a terminal" }[state];
-  return html`<div class="row filters">
-      ${containers.length > 1 && html`<label>Container <select onChange=${(/** @type {any} */ e) => setContainer(e.target.value)}>${containers.map((/** @type {string} */ one) => html`<option>${one}</option>`)}</select></label>`}
-      <span class="muted" role="status">${word}</span></div>
-    <pre class="code log" ref=${box} tabindex="0" role="log" aria-label="Output of the shell">${output}</pre>
-    <form class="row shell" onSubmit=${submit}><label for="command">$</label>
-      <input id="command" class="mono" aria-label="Command" autocomplete="off" autocapitalize="off" spellcheck=${false} value=${line} disabled=${state !== "open"}
-        onInput=${(/** @type {any} */ e) => setLine(e.target.value)} onKeyDown=${recall} /><button disabled=${state !== "open"}>Run</button></form>`;
+  } else made.setAttribute = (key, value) => (key === "style" ? void (made.style.cssText = value) : Element.prototype.setAttribute.call(made, key, value));
+  return made;
 }
