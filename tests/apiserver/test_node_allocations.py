@@ -1,6 +1,7 @@
 import msgspec
 
-from rota.apiserver.node_allocations import overcommit_guard, pod_index, pod_shares
+from rota.apiserver.node_allocations import overcommit_guard, pod_index, pod_shares, queue_index
+from rota.apiserver.node_allocations.queue_index import QueueState
 from rota.store.store_interface import Batch, Event
 
 
@@ -50,3 +51,41 @@ def test_nodes_share_a_bounded_number_of_ledger_keys() -> None:
     assert len(keys) == 4096
     assert all(key.startswith(overcommit_guard.PREFIX) for key in keys)
     assert overcommit_guard.keys_of(["a", "b"]) == overcommit_guard.keys_of(["b", "a", "a"])
+
+
+def test_users_of_claims_and_allocations_of_groups_end_with_their_pods() -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "tmp", "ephemeral": {}}]
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}], "volumes": volumes}
+    annotations = {"scheduling.k8s.io/group-name": "train"}
+    pod = {"metadata": {"annotations": annotations}, "spec": {**spec, "nodeName": "n1"}, "status": {}}
+    state = pod_index._State()
+    state.take(Batch([_event(2, msgspec.json.encode(pod))], 2))
+    assert state.claims == {"default/data": {"/core/pods/default/a"}, "default/a-tmp": {"/core/pods/default/a"}}
+    assert {group: one.amounts for group, one in state.groups.items()} == {"default/train": {"cpu": 2000}}
+    state.take(Batch([_event(3, None)], 3))
+    assert (state.claims, state.groups, state.usage) == ({}, {}, {})
+
+
+def test_a_queue_limits_the_groups_in_it_and_below_it() -> None:
+    state = QueueState()
+    for name, spec in {
+        "top": {"capability": {"cpu": "4", "memory": "0", "pods": "3"}},
+        "low": {"parent": "top"},
+        "other": {},
+    }.items():
+        state.put(f"{queue_index.PREFIX}queues/{name}", msgspec.json.encode({"spec": spec}))
+    for group, queue in {"a": "top", "b": "low", "c": "other"}.items():
+        state.put(f"{queue_index.PREFIX}podgroups/default/{group}", msgspec.json.encode({"spec": {"queue": queue}}))
+    two = pod_shares.PodAllocation({"cpu": 2000, "memory": 10**12})
+    taken = state.totals({f"default/{group}": pod_shares.total([two]) for group in "abc"})
+    assert taken == {"top": {"pods": 2, "cpu": 4000, "memory": 2 * 10**12}}
+    found = state.excess("default/b", two, taken)
+    assert found is not None
+    assert found.message == "queue top has 4 of cpu, 4 taken, 2 requested"
+    assert state.excess("default/c", two, taken) is None
+    nothing = pod_shares.PodAllocation({})
+    assert state.excess("default/b", nothing, taken) is None
+    taken["top"]["pods"] = 3
+    assert state.excess("default/a", nothing, taken) is not None
+    state.put(f"{queue_index.PREFIX}podgroups/default/b", None)
+    assert state.limited("default/b") == []

@@ -33,7 +33,13 @@ def make_node(name: str, *, labels: Mapping[str, str] | None = None, **allocatab
 
 
 def make_pod(
-    name: str, *, on: str | None = None, labels: Mapping[str, str] | None = None, cpu: str = "100m", **spec: Any
+    name: str,
+    *,
+    on: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    cpu: str = "100m",
+    **spec: Any,
 ) -> Document:
     """Build a pod of one container; `spec` adds to or replaces fields of its spec."""
     container = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": cpu, "memory": "200Mi"}}}
@@ -43,6 +49,8 @@ def make_pod(
         "spec": {"containers": [container], **spec},
         "status": {},
     }
+    if annotations is not None:
+        document["metadata"]["annotations"] = dict(annotations)
     if on is not None:
         document["spec"]["nodeName"] = on
     return document

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.scheduler.process.racing import race, racing
 
 from rota.api import conflict_reasons
 from rota.client.pods import PODS
@@ -33,48 +34,6 @@ HOSTNAME = "kubernetes.io/hostname"
 class _Chance:
     def random(self) -> float:
         return 0.5
-
-
-@contextlib.asynccontextmanager
-async def _racing(cluster: SchedulingCluster) -> AsyncIterator[tuple[list[str], asyncio.Event]]:
-    """Two schedulers for the names one and two, whose first bindings wait for each other; the reasons of refusals."""
-    reasons: list[str] = []
-    arrived, go_on = 0, asyncio.Event()
-
-    def listen(event: Event, _: float) -> None:
-        if isinstance(event, BindingEnded) and not event.status.ok:
-            reasons.append(attempts.conflict_reason(event.status))
-
-    async def hold(call: Call) -> None:
-        nonlocal arrived
-        if call.path.endswith("/bindingbatches"):
-            arrived += 1
-            if arrived == 2:
-                go_on.set()
-            await go_on.wait()
-
-    async with contextlib.AsyncExitStack() as stack:
-        for seed, name in enumerate(("one", "two")):
-            client, transport = cluster.meddling()
-            transport.before = hold
-            scheduler = await stack.enter_async_context(
-                cluster.scheduling(f"profiles: [{{schedulerName: {name}}}]", seed=seed, client=client)
-            )
-            scheduler.core.listeners.append(listen)
-        yield reasons, go_on
-
-
-async def _race(cluster: SchedulingCluster, reasons: list[str], **about: Any) -> list[str]:
-    """Two equal pods, one for each scheduler; where they are when one was refused."""
-    for name in ("one", "two"):
-        await cluster.add_pod(name, schedulerName=name, **about)
-
-    async def refused() -> bool:
-        return bool(reasons)
-
-    await cluster.until(refused)
-    await cluster.clock.advance(1)
-    return [await cluster.node_of("one"), await cluster.node_of("two")]
 
 
 def _container(**more: Any) -> list[dict[str, Any]]:
@@ -114,15 +73,15 @@ async def test_the_transaction_refuses_the_second_of_two_pods_that_do_not_fit_to
         before = {"apiVersion": "v1", **make_pod("before", **about, nodeName="n1")}
         before["metadata"] |= {"annotations": {"rota.dev/gpu-devices": "0"}, "uid": ""}
         await cluster.client.create(PODS, before)
-    async with _racing(cluster) as (reasons, _):
-        places = await _race(cluster, reasons, **about)
+    async with racing(cluster) as (reasons, _):
+        places = await race(cluster, reasons, about, about)
     assert sorted(places) == ["", "n1"]
     assert reasons == [reason]
 
 
 async def test_a_plain_pod_does_not_slip_in_beside_a_pod_that_excludes_it(cluster: SchedulingCluster) -> None:
     await cluster.add_node("n1", labels={HOSTNAME: "n1"})
-    async with _racing(cluster) as (reasons, _):
+    async with racing(cluster) as (reasons, _):
         await cluster.add_pod("one", schedulerName="one", labels={"app": "db"}, affinity=_apart(HOSTNAME))
         await cluster.add_pod("two", schedulerName="two", labels={"app": "web"})
 
@@ -149,15 +108,15 @@ async def test_the_loser_takes_its_next_best_node_without_returning_to_the_queue
             "status": {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "10"}},
         },
     )
-    async with _racing(cluster) as (reasons, _):
-        places = await _race(cluster, reasons, cpu="3")
+    async with racing(cluster) as (reasons, _):
+        places = await race(cluster, reasons, {"cpu": "3"}, {"cpu": "3"})
     assert sorted(places) == ["n1", "n2"]
     assert reasons == [conflict_reasons.CAPACITY]
 
 
 async def test_no_pod_gets_a_node_that_was_cordoned_meanwhile(cluster: SchedulingCluster) -> None:
     await cluster.add_node("n1")
-    async with _racing(cluster) as (reasons, go_on):
+    async with racing(cluster) as (reasons, go_on):
         await cluster.add_pod("one", schedulerName="one")
         await cluster.clock.advance(1)
         await cluster.client.patch(NODES, "n1", {"spec": {"unschedulable": True}}, type=PatchType.MERGE)

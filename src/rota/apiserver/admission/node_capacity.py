@@ -1,7 +1,8 @@
 """Pods that are created with a node (by daemons, static pods) pass the same overcommit guard as bindings.
 
-A pod that does not fit on its node is refused with 409. A mirror pod is not: it reports what its worker already runs,
-and is counted. As upstream, the node need not exist; pods bound to it count once it does.
+A pod that does not fit on its node, or whose claims or queue do not allow it, is refused with 409. A mirror pod is not:
+it reports what its worker already runs, and is counted. As upstream, the node need not exist; pods bound to it count
+once it does.
 """
 
 from typing import ClassVar, Final
@@ -9,9 +10,10 @@ from typing import ClassVar, Final
 from rota.api import resources
 from rota.api.identifiers import GroupResource
 from rota.apiserver.interfaces import Attributes, Object, Registry, TransactionExtras
-from rota.apiserver.node_allocations import pod_shares
-from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard
-from rota.apiserver.subresources.binder import NODES, PODS, Node, insufficient_capacity
+from rota.apiserver.node_allocations import pod_index, pod_shares
+from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard, View
+from rota.apiserver.subresources.binder import NODES, PODS, Node, impossible, insufficient_capacity
+from rota.apiserver.subresources.wider_checks import WiderChecks
 from rota.store.store_interface import Precondition
 
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -54,4 +56,20 @@ class NodeCapacity:
                         )
                         raise insufficient_capacity(PODS, new["metadata"].get("name", ""), known, found, left)
                     guards = (*view.guards((name,)), guards[-1])
-        return TransactionExtras(writes=view.writes((name,)), guards=guards)
+        wider = await self._wider(at, new, name, view)
+        return TransactionExtras(writes=(*view.writes((name,)), *wider.writes()), guards=(*guards, *wider.guards()))
+
+    async def _wider(self, at: Attributes, new: Object, node: str, view: View) -> WiderChecks:
+        """The claims and queues of the pod."""
+        wider = WiderChecks(self._registry.store, self._overcommit_guard, view, newest=False)
+        share = pod_shares.of_pod({**new, "status": {}})
+        own = new["metadata"].get("name", "")
+        key = f"{pod_index.PODS}{at.namespace}/{own}"
+        found = await wider.conflict(node, key, share)
+        if found is not None and MIRROR not in (new["metadata"].get("annotations") or {}):
+            wider = WiderChecks(self._registry.store, self._overcommit_guard, view, newest=True)
+            found = await wider.conflict(node, key, share)
+            if found is not None:
+                raise impossible(PODS, own, found)
+        await wider.add(node, key, share)
+        return wider

@@ -11,6 +11,10 @@ refused the newest state is read, so that freed resources are found.
 Nodes share a fixed number of ledger keys, so that clusters whose nodes come and go under new names leave nothing
 behind; two nodes with one key only make each other's bindings be computed again. The keys are outside of all API
 groups.
+
+Constraints beyond one node have ledger keys of their own in the same way: claims that one pod may use, one of a fixed
+number of keys for the claims of a namespace, and the limits of queues, one key for all of them. Only bindings that such
+a constraint concerns read and write them (`WiderView`).
 """
 
 import asyncio
@@ -21,13 +25,18 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from dataclasses import dataclass
 from typing import Final
 
-from rota.apiserver.node_allocations import pod_shares
-from rota.apiserver.node_allocations.pod_index import PodIndex, Residents, pods
+from rota.apiserver.node_allocations import pod_index, pod_shares
+from rota.apiserver.node_allocations.pod_index import ClaimUsers, GroupAllocations, PodIndex, Residents, pods
+from rota.apiserver.node_allocations.queue_index import QueueIndex
 from rota.store.store_interface import Entry, Precondition, Put, Store
 
 #: No API group can begin with a tilde.
 PREFIX: Final = "/~ledger/nodes/"
 _KEYS: Final = 4096
+_CLAIM_PREFIX: Final = "/~ledger/claims/"
+_CLAIM_KEYS: Final = 256
+#: The ledger key of all queues with limits: one scheduler binds nearly all pods of queues, so they seldom conflict.
+QUEUES_KEY: Final = "/~ledger/queues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +59,24 @@ class View:
         return tuple(Put(key, b"{}") for key in keys_of(nodes))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WiderView:
+    """Users of claims and allocations of groups, complete up to the revision of one ledger key."""
+
+    key: str
+    revision: int
+    users: ClaimUsers
+    groups: GroupAllocations
+
+
 class OvercommitGuard:
     """What is bound where, safe for binding."""
 
-    def __init__(self, store: Store, index: PodIndex) -> None:
+    def __init__(self, store: Store, index: PodIndex, queues: QueueIndex | None = None) -> None:
+        """Without `queues` their limits are not checked."""
         self._store: Final = store
         self._index: Final = index
+        self.queues: Final = queues
         #: Bindings of this server under one ledger key are serialized; those of other servers conflict at the store.
         self._turns: Final[dict[str, asyncio.Lock]] = {}
 
@@ -77,12 +98,7 @@ class OvercommitGuard:
     ) -> View:
         """The same, for a caller that has read the ledger keys of these nodes (`keys_of`) already."""
         revisions = {key: entry.revision if entry else 0 for key, entry in zip(keys, entries, strict=True)}
-        if newest:
-            known = await self._index.reach((await self._store.revision_range()).revision)
-        else:
-            known = all(self._index.covers(key, revision) for key, revision in revisions.items())
-            known = known or await self._index.reach(max(revisions.values(), default=0))
-        if known:
+        if await self._reaches(revisions, newest=newest):
             usage = {node: self._index.usage(node) for node in nodes}
             residents, excluding = self._index.readers()
             return View(usage=usage, residents=residents, excluding=excluding, revisions=revisions)
@@ -95,9 +111,28 @@ class OvercommitGuard:
             revisions=revisions,
         )
 
-    def learn(self, revision: int, bound: Collection[tuple[str, str, pod_shares.PodAllocation]]) -> None:
-        """Record a committed binding at once: pods' keys, nodes and allocations."""
-        self._index.learn(keys_of({node for _, node, _ in bound}), revision, bound)
+    async def wider_view(self, key: str, *, newest: bool = False) -> WiderView:
+        """What is bound in the whole cluster, as far as a ledger key of claims or queues guards it."""
+        entry = await self._store.get(key)
+        revision = entry.revision if entry is not None else 0
+        if await self._reaches({key: revision}, newest=newest):
+            users, groups = self._index.wider_readers()
+        else:
+            users, groups = await pod_index.listed_wider(self._store)
+        return WiderView(key=key, revision=revision, users=users, groups=groups)
+
+    async def _reaches(self, revisions: Mapping[str, int], *, newest: bool) -> bool:
+        """Whether the index has all bindings up to these revisions of ledger keys, or gets there in time."""
+        if newest:
+            return await self._index.reach((await self._store.revision_range()).revision)
+        known = all(self._index.covers(key, revision) for key, revision in revisions.items())
+        return known or await self._index.reach(max(revisions.values(), default=0))
+
+    def learn(
+        self, revision: int, bound: Collection[tuple[str, str, pod_shares.PodAllocation]], wider: Iterable[str] = ()
+    ) -> None:
+        """Record a committed binding at once: pods' keys, nodes and allocations, and its wider ledger keys."""
+        self._index.learn([*keys_of({node for _, node, _ in bound}), *wider], revision, bound)
 
     async def _listed(self, nodes: Collection[str]) -> dict[str, dict[str, pod_shares.PodAllocation]]:
         there: dict[str, dict[str, pod_shares.PodAllocation]] = {node: {} for node in nodes}
@@ -111,6 +146,11 @@ class OvercommitGuard:
 def keys_of(nodes: Iterable[str]) -> list[str]:
     """The ledger keys of nodes, each once, in lock order."""
     return sorted({_key_of(node) for node in nodes})
+
+
+def claims_key(namespace: str) -> str:
+    """The ledger key of the claims of a namespace that one pod may use."""
+    return f"{_CLAIM_PREFIX}{zlib.crc32(namespace.encode()) % _CLAIM_KEYS:03}"
 
 
 @functools.lru_cache(maxsize=16_384)

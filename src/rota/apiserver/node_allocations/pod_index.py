@@ -4,7 +4,7 @@ The index knows its revision, and `overcommit_guard` decides whether that is eno
 costs time, never correctness. This server's own bindings are added without the way through the watch.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from rota.apiserver.cache.reflector import StoreReflector, listed
@@ -15,6 +15,11 @@ from rota.store.store_interface import Batch, Entry, Store
 PODS: Final = "/core/pods/"
 #: The pods on a node, by key; to be read before anything is awaited.
 Residents: TypeAlias = Callable[[str], Mapping[str, pod_shares.PodAllocation]]
+
+#: Keys of the pods that use a claim, which is given as namespace/name.
+ClaimUsers: TypeAlias = Callable[[str], Collection[str]]
+#: What the pods of groups with bound pods take, by namespace/name of the group.
+GroupAllocations: TypeAlias = Callable[[], Mapping[str, pod_shares.NodeAllocation]]
 
 
 class _State:
@@ -28,6 +33,10 @@ class _State:
         self.residents: dict[str, dict[str, pod_shares.PodAllocation]] = {}
         #: Those of them that exclude others from their node.
         self.excluding: dict[str, dict[str, pod_shares.PodAllocation]] = {}
+        #: Keys of the pods that use a claim, by namespace/name of the claim.
+        self.claims: dict[str, set[str]] = {}
+        #: What the pods of a group take together, by namespace/name of the group.
+        self.groups: dict[str, pod_shares.NodeAllocation] = {}
         #: Ledger keys to revisions up to which this server knows of all bindings that they guard, ahead of the watch.
         self.sure: dict[str, int] = {}
         #: Pods that were added ahead of the watch, and at which revision: earlier events of the watch are outdated.
@@ -41,6 +50,7 @@ class _State:
             del self.residents[node][key]
             if share.excluded:
                 del self.excluding[node][key]
+            self._leave(key, share)
             if not self.usage[node].pods:
                 del self.usage[node], self.residents[node]
                 self.excluding.pop(node, None)
@@ -56,6 +66,22 @@ class _State:
         self.residents.setdefault(node, {})[key] = share
         if share.excluded:
             self.excluding.setdefault(node, {})[key] = share
+        if share.claims:
+            for claim in claims_of(key, share):
+                self.claims.setdefault(claim, set()).add(key)
+        if share.group:
+            self.groups.setdefault(group_of(key, share), pod_shares.NodeAllocation()).add(share)
+
+    def _leave(self, key: str, share: pod_shares.PodAllocation) -> None:
+        for claim in claims_of(key, share) if share.claims else ():
+            self.claims[claim].discard(key)
+            if not self.claims[claim]:
+                del self.claims[claim]
+        if share.group:
+            group = group_of(key, share)
+            self.groups[group].remove(share)
+            if not self.groups[group].pods:
+                del self.groups[group]
 
     def sum(self) -> None:
         """Compute the allocations from all pods, which is faster than pod by pod."""
@@ -106,6 +132,11 @@ class PodIndex:
         assert state is not None, "asked only after `covers` or `reach` said yes"
         return lambda node: state.residents.get(node, {}), lambda node: state.excluding.get(node, {})
 
+    def wider_readers(self) -> tuple[ClaimUsers, GroupAllocations]:
+        """Readers of the pods that use a claim, and of what the pods of each group take. They stay valid."""
+        assert self._state is not None, "asked only after `covers` or `reach` said yes"
+        return _wider_readers(self._state)
+
     def learn(
         self, ledger_keys: Iterable[str], revision: int, bound: Iterable[tuple[str, str, pod_shares.PodAllocation]]
     ) -> None:
@@ -145,6 +176,32 @@ class PodIndex:
     def lost(self) -> None:
         """See `Sink.lost`: bindings need a complete index."""
         self._state = None
+
+
+def _wider_readers(state: _State) -> tuple[ClaimUsers, GroupAllocations]:
+    return lambda claim: state.claims.get(claim, frozenset()), lambda: state.groups
+
+
+async def listed_wider(store: Store) -> tuple[ClaimUsers, GroupAllocations]:
+    """The readers of `PodIndex.wider_readers`, from a list of all pods."""
+    state = _State()
+    async for entry, _ in pods(store):
+        held = pod_shares.of_stored(entry.value) if entry is not None else None
+        if entry is not None and held is not None:
+            state.pods[entry.key] = held
+    state.sum()
+    return _wider_readers(state)
+
+
+def claims_of(key: str, share: pod_shares.PodAllocation) -> Iterator[str]:
+    """The claims that a pod uses, as namespace/name; the pod is given by its key in the store."""
+    namespace, pod = key.rsplit("/", 2)[-2:]
+    return (f"{namespace}/{use.claim(pod)}" for use in share.claims)
+
+
+def group_of(key: str, share: pod_shares.PodAllocation) -> str:
+    """The group of a pod, as namespace/name."""
+    return f"{key.rsplit('/', 2)[-2]}/{share.group}"
 
 
 def pods(store: Store) -> AsyncIterator[tuple[Entry | None, int]]:

@@ -13,12 +13,28 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from rota.api import conflict_reasons, gpu_devices, resources
+from rota.api import attachable_volumes, conflict_reasons, gpu_devices, resources
+from rota.api.attachable_volumes import Attached
+from rota.api.batch import kinds as batch_kinds
 from rota.api.gpu_devices import Devices
 from rota.apiserver.node_allocations import host_anti_affinity
 from rota.apiserver.node_allocations.host_anti_affinity import HostTerm
 
 FINISHED: Final = frozenset({"Succeeded", "Failed"})
+#: What a stored pod has if it is a member of a group; other pods are not decoded for it.
+_GROUP_MARK: Final = b'/group-name"'
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A claim that a pod mounts: by its name, or an ephemeral one by the name of the pod's volume."""
+
+    name: str
+    ephemeral: bool = False
+
+    def claim(self, pod: str) -> str:
+        """The name of the claim of a pod."""
+        return f"{pod}-{self.name}" if self.ephemeral else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +47,11 @@ class PodAllocation:
     devices: Devices = ()
     #: Pods that it excludes from its node.
     excluded: tuple[HostTerm, ...] = ()
+    claims: tuple[ClaimUse, ...] = ()
+    #: Volumes that it names itself, without a claim.
+    disks: tuple[Attached, ...] = ()
+    #: The name of its PodGroup; empty for an allocation that does not know the pod's metadata.
+    group: str = ""
 
 
 @dataclass(slots=True)
@@ -80,11 +101,12 @@ class NodeAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """One resource or port that a pod needs and a node does not have, or a pod there that excludes it."""
+    """Why a pod cannot be bound: a resource or port that the node lacks, a pod there, a claim, a volume or a queue."""
 
-    #: `InsufficientResource`, `PortConflict` or `AntiAffinityConflict`, as a cause of a `Status`.
+    #: `InsufficientResource`, `PortConflict`, `AntiAffinityConflict`, `ClaimInUse`, `VolumeLimitExceeded` or
+    #: `QueueLimitExceeded`, as a cause of a `Status`.
     kind: str
-    #: The resource, the port as address/protocol/number, or the pod as namespace/name.
+    #: The resource, the port as address/protocol/number, the pod or claim as namespace/name, the driver, the queue.
     what: str
     message: str
     #: Of `conflict_reasons`.
@@ -153,12 +175,30 @@ def of_pod(pod: Mapping[str, Any]) -> PodAllocation:
         resources.host_ports(pod),
         gpu_devices.of_annotations(annotations),
         _excluded((pod.get("spec") or {}).get("affinity")),
+        *_volumes((pod.get("spec") or {}).get("volumes") or ()),
+        group=_group(annotations or {}),
     )
 
 
 def _excluded(affinity: Mapping[str, Any] | None) -> tuple[HostTerm, ...]:
     apart = (affinity or {}).get("podAntiAffinity") or {}
     return host_anti_affinity.terms(apart.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
+
+
+def _volumes(volumes: Iterable[Mapping[str, Any]]) -> tuple[tuple[ClaimUse, ...], tuple[Attached, ...]]:
+    claims, disks = [], list[Attached]()
+    for volume in volumes:
+        if (source := volume.get("persistentVolumeClaim")) is not None:
+            claims.append(ClaimUse(source.get("claimName") or ""))
+        elif volume.get("ephemeral") is not None:
+            claims.append(ClaimUse(volume.get("name") or "", ephemeral=True))
+        else:
+            disks += attachable_volumes.migrated(volume)
+    return tuple(claims), tuple(disks)
+
+
+def _group(annotations: Mapping[str, str]) -> str:
+    return annotations.get(batch_kinds.GROUP_NAME) or annotations.get(batch_kinds.OWN_GROUP_NAME) or ""
 
 
 # The fields of a stored pod that determine its allocation. Amounts and ports are decoded, and checked, by the caller.
@@ -187,6 +227,27 @@ class _Affinity(msgspec.Struct, gc=False, omit_defaults=True):
     podAntiAffinity: _AntiAffinity | None = None  # noqa: N815 - the wire's name
 
 
+class _Present(msgspec.Struct, gc=False):
+    """A field whose content does not matter."""
+
+
+class _Volume(msgspec.Struct, gc=False, omit_defaults=True):
+    name: str | None = None
+    persistentVolumeClaim: dict[str, Any] | None = None  # noqa: N815 - the wire's name
+    ephemeral: _Present | None = None
+    awsElasticBlockStore: dict[str, Any] | None = None  # noqa: N815 - the wire's name
+    gcePersistentDisk: dict[str, Any] | None = None  # noqa: N815 - the wire's name
+    azureDisk: dict[str, Any] | None = None  # noqa: N815 - the wire's name
+    cinder: dict[str, Any] | None = None
+    portworxVolume: dict[str, Any] | None = None  # noqa: N815 - the wire's name
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of those that claims and limits are about."""
+        sources = (self.persistentVolumeClaim, self.ephemeral, self.awsElasticBlockStore, self.gcePersistentDisk)
+        return any(one is not None for one in (*sources, self.azureDisk, self.cinder, self.portworxVolume))
+
+
 class _Spec(msgspec.Struct, gc=False, omit_defaults=True):
     nodeName: str | None = None  # noqa: N815 - the wire's name
     affinity: _Affinity | None = None
@@ -194,6 +255,7 @@ class _Spec(msgspec.Struct, gc=False, omit_defaults=True):
     initContainers: list[_Part] | None = None  # noqa: N815 - the wire's name
     overhead: dict[str, Any] | None = None
     resources: dict[str, Any] | None = None
+    volumes: list[_Volume] | None = None
 
 
 class _Status(msgspec.Struct, gc=False, omit_defaults=True):
@@ -207,6 +269,8 @@ class _Status(msgspec.Struct, gc=False, omit_defaults=True):
 
 class _Annotations(msgspec.Struct, gc=False, omit_defaults=True):
     devices: str | None = msgspec.field(default=None, name=gpu_devices.ANNOTATION)
+    group: str | None = msgspec.field(default=None, name=batch_kinds.GROUP_NAME)
+    own_group: str | None = msgspec.field(default=None, name=batch_kinds.OWN_GROUP_NAME)
 
 
 class _Metadata(msgspec.Struct, gc=False, omit_defaults=True):
@@ -230,19 +294,50 @@ def of_stored(value: bytes) -> tuple[str, PodAllocation] | None:
     if not node or (pod.status is not None and pod.status.phase in FINISHED):
         return None
     pod.spec.nodeName = None
-    return node, _of_excerpt(_encode(pod))
+    group = _take_group(pod)
+    excerpt = _excerpt(pod)
+    return node, _of_member(excerpt, group) if group else _of_excerpt(excerpt)
 
 
 def wanted(value: bytes) -> PodAllocation:
     """The allocation that a stored pod takes on any node, without GPU devices."""
     pod = _glance(value)
     pod.metadata, pod.spec.nodeName = None, None
-    return _of_excerpt(_encode(pod))
+    return _of_excerpt(_excerpt(pod))
+
+
+def of_member(share: PodAllocation, value: bytes) -> PodAllocation:
+    """The allocation with the group of a stored pod."""
+    if _GROUP_MARK not in value:
+        return share
+    group = _take_group(_glance(value))
+    return replace(share, group=group) if group else share
+
+
+def _take_group(pod: _Pod) -> str:
+    """Remove the group from an excerpt, so that pods of one template in many groups are computed once."""
+    annotations = pod.metadata.annotations if pod.metadata is not None else None
+    if annotations is None or not (group := annotations.group or annotations.own_group or ""):
+        return ""
+    annotations.group, annotations.own_group = None, None
+    return group
+
+
+def _excerpt(pod: _Pod) -> bytes:
+    if pod.spec.volumes is not None:
+        # Nearly every pod has a volume with its token, which does not count, under a name of its own.
+        pod.spec.volumes = [one for one in pod.spec.volumes if one.counts] or None
+    return _encode(pod)
 
 
 @lru_cache(maxsize=8192)
 def _of_excerpt(excerpt: bytes) -> PodAllocation:
     return of_pod(msgspec.msgpack.decode(excerpt))
+
+
+@lru_cache(maxsize=8192)
+def _of_member(excerpt: bytes, group: str) -> PodAllocation:
+    return replace(_of_excerpt(excerpt), group=group)
 
 
 def total(found: Iterable[PodAllocation]) -> NodeAllocation:

@@ -47,6 +47,7 @@ from rota.apiserver.flow_control.settings import Limits
 from rota.apiserver.interfaces import Admission, Authenticator, Kinds, Registry, SubresourceHandler
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard
 from rota.apiserver.node_allocations.pod_index import PodIndex
+from rota.apiserver.node_allocations.queue_index import QueueIndex
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.server import initial_objects
 from rota.apiserver.server.app import App
@@ -125,8 +126,9 @@ async def server(
     if measured:
         known.add(usages.NODE_METRICS)
         known.add(usages.POD_METRICS)
-    catalog, index = CustomKindCatalog(known, tuple(settings.connecting)), PodIndex(store, clock)
-    overcommit_guard = OvercommitGuard(store, index) if settings.conflict_check else None
+    catalog = CustomKindCatalog(known, tuple(settings.connecting))
+    index, queues = PodIndex(store, clock), QueueIndex(store, clock)
+    overcommit_guard = OvercommitGuard(store, index, queues) if settings.conflict_check else None
     copies = _copies(store, known, clock)
     entrance = authentication_config.AuthenticationConfig(
         settings.signing_in or authentication_config.Settings(),
@@ -185,6 +187,7 @@ async def server(
             beside.start("encryption keys", encryption.run)
         if overcommit_guard is not None:
             beside.start("occupancy", index.run)
+            beside.start("queues", queues.run)
         for which, copy in copies.items():
             beside.start(f"copy of {which}", copy.run)
         authorization.start(beside, rng)

@@ -19,6 +19,7 @@ from rota.apiserver.node_allocations import pod_shares
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard, View, keys_of
 from rota.apiserver.subresources import bind_template
 from rota.apiserver.subresources.node_residents import NodeResidents
+from rota.apiserver.subresources.wider_checks import WiderChecks
 from rota.store.store_interface import MOST_WRITES, Committed, Entry, Precondition, Put, Transaction
 
 PODS: Final = GroupResource("", "pods")
@@ -96,6 +97,26 @@ class _Plan:
     bound: list[tuple[str, str, pod_shares.PodAllocation]] = field(default_factory=list)
     #: Whether a pod is refused for lack of resources, which a stale view may be wrong about.
     crowded: bool = False
+    #: Ledger keys besides those of the nodes.
+    wider: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Company:
+    """The pods that others must respect: on the node, and in the cluster."""
+
+    residents: NodeResidents
+    wider: WiderChecks
+
+    async def conflict(
+        self, node: str, key: str, share: pod_shares.PodAllocation, value: bytes
+    ) -> pod_shares.Collision | None:
+        found = await self.residents.conflict(node, key, share, value)
+        return found or await self.wider.conflict(node, key, share)
+
+    async def add(self, node: str, key: str, share: pod_shares.PodAllocation, value: bytes) -> None:
+        self.residents.add(node, key, share, value)
+        await self.wider.add(node, key, share)
 
 
 class Binder:
@@ -144,12 +165,25 @@ class Binder:
                 ]
             if not plan.writes:
                 return plan.verdicts
+            if len(plan.guards) > MOST_KEYS:
+                return await self._divide(at, bind_requests, registry, atomic=atomic)
             outcome = await registry.commit(at, Transaction(tuple(plan.writes), tuple(plan.guards)))
             if isinstance(outcome, Committed):
                 if self._overcommit_guard is not None and not at.dry_run:
-                    self._overcommit_guard.learn(outcome.revision, plan.bound)
+                    self._overcommit_guard.learn(outcome.revision, plan.bound, plan.wider)
                 return plan.verdicts
         return [_refusal(bind_request, errors.OBJECT_MODIFIED) for bind_request in bind_requests]
+
+    async def _divide(
+        self, at: Attributes, bind_requests: Sequence[BindRequest], registry: Registry, *, atomic: bool
+    ) -> list[Verdict]:
+        """Bind in two transactions what is too much for one because of claims and queues."""
+        half = len(bind_requests) // 2
+        if atomic or not half:
+            why = "its claims and queues need more keys than a transaction has; bind fewer pods at once"
+            return [_refusal(bind_request, why) for bind_request in bind_requests]
+        first = await self._settle(at, bind_requests[:half], registry, atomic=False)
+        return first + await self._settle(at, bind_requests[half:], registry, atomic=False)
 
     async def _plan(
         self, at: Attributes, bind_requests: Sequence[BindRequest], registry: Registry, *, newest: bool
@@ -158,7 +192,7 @@ class Binder:
         resource = registry.resource(PODS)
         plan = _Plan()
         used: set[str] = set()
-        residents = None if view is None else NodeResidents(registry.store, view)
+        company = self._company(registry, view, newest=newest)
         for bind_request, entry in zip(bind_requests, entries, strict=True):
             free = None if entry is None or not bind_request.is_plain else bind_template.assignable(entry.value)
             pod: Object | None = None
@@ -169,9 +203,9 @@ class Binder:
                 free, share = None, None
                 pod = None if entry is None else stored_form.entry_object(entry, resource)
                 verdict = _refuse_pod(bind_request, pod)
-            if verdict is None and view is not None and residents is not None:
+            if verdict is None and view is not None and company is not None:
                 assert entry is not None, "a pod that is not there is refused"
-                share = share or pod_shares.wanted(entry.value)
+                share = pod_shares.of_member(share or pod_shares.wanted(entry.value), entry.value)
                 node = nodes[bind_request.node]
                 if node is not None and gpu_devices.demand(share.requests).gpus:
                     verdict, share = _choose_devices(bind_request, node, share, view)
@@ -180,14 +214,14 @@ class Binder:
                     pod = pod or stored_form.entry_object(entry, resource)
                     verdict, free = _refuse_cordoned(bind_request, node, pod), None
                 if verdict is None and node is not None:
-                    apart = await residents.conflict(node.name, entry.key, share, entry.value)
+                    apart = await company.conflict(node.name, entry.key, share, entry.value)
                     verdict = None if apart is None else _refuse_company(bind_request, node, apart, plan)
                 if verdict is None and share.devices:
                     devices = share.devices
                     free, pod = None, pod or stored_form.entry_object(entry, resource)
                 if verdict is None:
                     view.usage[bind_request.node].add(share)
-                    residents.add(bind_request.node, entry.key, share, entry.value)
+                    await company.add(bind_request.node, entry.key, share, entry.value)
                     plan.bound.append((entry.key, bind_request.node, share))
             plan.verdicts.append(verdict)
             if verdict is None:
@@ -200,14 +234,21 @@ class Binder:
                     value = registry.encode(_bound(pod, bind_request, devices, at.now))
                 plan.writes.append(Put(entry.key, value))
                 plan.guards.append(Precondition(entry.key, revision=entry.revision))
-        if view is not None and used:
-            plan.writes += view.writes(used)
-            plan.guards += view.guards(used)
+        if view is not None and company is not None and used:
+            plan.wider = company.wider.keys
+            plan.writes += [*view.writes(used), *company.wider.writes()]
+            plan.guards += [*view.guards(used), *company.wider.guards()]
             # The revision, not only the incarnation: a node that is cordoned gets no pod from then on.
             plan.guards += [
                 Precondition(one.key, revision=one.revision) for name in used if (one := nodes[name]) is not None
             ]
         return plan
+
+    def _company(self, registry: Registry, view: View | None, *, newest: bool) -> "_Company | None":
+        if view is None or self._overcommit_guard is None:
+            return None
+        wider = WiderChecks(registry.store, self._overcommit_guard, view, newest=newest)
+        return _Company(NodeResidents(registry.store, view), wider)
 
     async def _look(
         self, bind_requests: Sequence[BindRequest], registry: Registry, *, newest: bool
@@ -347,12 +388,18 @@ def _tolerates_cordon(toleration: Object) -> bool:
 def _refuse_company(bind_request: BindRequest, node: Node, apart: pod_shares.Collision, plan: _Plan) -> Verdict:
     # The pod that is in the way may be gone by now: the newest state decides.
     plan.crowded = True
-    causes = (
-        _reason(apart.reason),
-        errors.Cause(type=apart.kind, message=apart.message, field=apart.what),
-        errors.Cause(type="NodeResourceVersion", message=str(node.revision)),
-    )
-    return _refusal(bind_request, f"node {gotext.quote(node.name)} is not possible: {apart.message}", causes)
+    return impossible(_BINDING, bind_request.name, apart, node)
+
+
+def impossible(
+    what: GroupResource, name: str, apart: pod_shares.Collision, node: Node | None = None
+) -> errors.Conflict:
+    """A 409 for a reason other than capacity, with the node's resourceVersion if the node is known."""
+    causes = [_reason(apart.reason), errors.Cause(type=apart.kind, message=apart.message, field=apart.what)]
+    if node is None:
+        return _conflict(what, name, apart.message, causes)
+    causes.append(errors.Cause(type="NodeResourceVersion", message=str(node.revision)))
+    return _conflict(what, name, f"node {gotext.quote(node.name)} is not possible: {apart.message}", causes)
 
 
 def insufficient_capacity(

@@ -35,8 +35,10 @@ log = logs.get(__name__)
 #: Receives the result of a binding; a rejection carries the server's error.
 Done: TypeAlias = Callable[[Status], None]
 
-#: A transaction of Rota's API server holds 128 keys, three for each node, so a batch of this size is one transaction.
-MOST_KEYS: Final = 128
+#: A transaction of Rota's API server holds 128 keys. One is for the leader fence, and two are for the claims of a
+#: namespace and the limits of queues. Pods on nodes of their own have three keys each, so a batch of this size is
+#: usually one transaction.
+MOST_KEYS: Final = 126
 BATCH: Final = 42
 #: Concurrent requests, for batches and for single bindings.
 BATCHES_AT_ONCE: Final = 6
@@ -308,7 +310,7 @@ def fits_transaction(nodes: Sequence[str]) -> bool:
 
 
 def _fits(pods: int, nodes: int) -> bool:
-    # One key for each pod, and two for each node; the leader fence needs one more.
+    # One key for each pod, and two for each node.
     return pods + 2 * nodes < MOST_KEYS
 
 

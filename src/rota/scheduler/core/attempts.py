@@ -17,7 +17,13 @@ from rota.scheduler.status import fit_errors
 from rota.scheduler.status.fit_errors import FitError
 
 #: Causes of a conflict that concern the node; another node may work.
-_ABOUT_NODES: Final = ("InsufficientResource", "PortConflict", "NodeNotFound", "AntiAffinityConflict")
+_ABOUT_NODES: Final = (
+    "InsufficientResource",
+    "PortConflict",
+    "NodeNotFound",
+    "AntiAffinityConflict",
+    "VolumeLimitExceeded",
+)
 
 
 class Interests(Protocol):

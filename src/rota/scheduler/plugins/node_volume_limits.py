@@ -4,10 +4,11 @@ Limits come from the node's CSINode. A volume counts once, whether a pod on the 
 exists. Volumes of former in-tree plugins count for the CSI driver that replaced them.
 """
 
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from rota.api import attachable_volumes
+from rota.api.attachable_volumes import Attached
 from rota.columns.catalog import Catalog
 from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
@@ -23,19 +24,6 @@ from rota.scheduler.volumes.volume_claims import ClaimUse, Document
 
 EXCEEDED = unschedulable("node(s) exceed max volume count")
 IDLE = PreFilterResult(SKIP)
-
-#: Former in-tree plugins, by the field that a volume source has: plugin, CSI driver, field with the volume's identity.
-MIGRATED = {
-    "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "volumeID"),
-    "gcePersistentDisk": ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "pdName"),
-    "azureDisk": ("kubernetes.io/azure-disk", "disk.csi.azure.com", "diskURI"),
-    "cinder": ("kubernetes.io/cinder", "cinder.csi.openstack.org", "volumeID"),
-    "portworxVolume": ("kubernetes.io/portworx-volume", "pxd.portworx.com", "volumeID"),
-}
-DRIVER_OF_PLUGIN = {plugin: driver for plugin, driver, _ in MIGRATED.values()}
-
-#: A volume as its driver identifies it: (driver, handle).
-Attached = tuple[str, str]
 
 
 class NodeVolumeLimits:
@@ -73,16 +61,12 @@ class NodeVolumeLimits:
         for driver, _ in sorted(new):
             if not lookup.installed(driver, csi_node):
                 return unschedulable(f"{driver} CSI driver is not installed on the node")
-        limits = _limits(csi_node)
+        limits = attachable_volumes.limits(csi_node)
         if not new or not limits:
             return SUCCESS
         attached = {volume for other in node.pods.values() for volume in lookup.volumes(other, csi_node)}
         attached |= lookup.attachments(node.name)
-        before = Counter(driver for driver, _ in attached)
-        for driver, count in Counter(driver for driver, _ in new - attached).items():
-            if driver in limits and before[driver] + count > limits[driver]:
-                return EXCEEDED
-        return SUCCESS
+        return EXCEEDED if attachable_volumes.exceeded(new, attached, limits) else SUCCESS
 
     def events_to_register(self) -> Sequence[Subscription]:
         """Freed volumes, the pod's own claim, and drivers that are installed on nodes may help."""
@@ -95,8 +79,8 @@ class NodeVolumeLimits:
         )
 
     def _after_csi_node_change(self, pod: PodInfo, old: Document, new: Document) -> Hint:
-        before = _limits(old)
-        raised = any(limit > before.get(driver, 0) for driver, limit in _limits(new).items())
+        before = attachable_volumes.limits(old)
+        raised = any(limit > before.get(driver, 0) for driver, limit in attachable_volumes.limits(new).items())
         return Hint.QUEUE if raised else Hint.SKIP
 
     def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> Hint:
@@ -150,26 +134,13 @@ class _Lookup:
         """Whether a driver is installed on the node; only drivers that require it are checked."""
         spec = (self.catalog.get("CSIDriver", name=driver) or {}).get("spec") or {}
         return not spec.get("preventPodSchedulingIfMissing") or driver in {
-            each.get("name") for each in _drivers(csi_node)
+            each.get("name") for each in attachable_volumes.drivers(csi_node)
         }
 
     def _volume_of(self, claim: Document, csi_node: Document | None) -> Attached | None:
-        volume = self.catalog.get(volume_claims.VOLUME, name=volume_claims.volume_name(claim))
-        if volume is None:
-            return self._future_volume_of(claim, csi_node)
-        spec = volume.get("spec") or {}
-        if (source := spec.get("csi")) is not None:
-            driver, handle = source.get("driver"), source.get("volumeHandle")
-            return (driver, handle) if driver and handle else None
-        return None if csi_node is None else next(iter(_migrated(spec)), None)
-
-    def _future_volume_of(self, claim: Document, csi_node: Document | None) -> Attached | None:
-        """A claim without a volume will get one from its class; until then it counts under its own name."""
-        storage_class = self.catalog.get(volume_claims.CLASS, name=volume_claims.class_name(claim))
-        driver = (storage_class or {}).get("provisioner") or ""
-        if driver in DRIVER_OF_PLUGIN:
-            driver = "" if csi_node is None else DRIVER_OF_PLUGIN[driver]
-        return (driver, f"claim {volume_claims.key(claim)}") if driver else None
+        volume = self.catalog.get(volume_claims.VOLUME, name=attachable_volumes.volume_name(claim))
+        storage_class = self.catalog.get(volume_claims.CLASS, name=attachable_volumes.class_name(claim))
+        return attachable_volumes.attached_for(claim, volume, storage_class, csi_node)
 
 
 def _refuse_claim(catalog: Catalog, pod: PodInfo, use: ClaimUse) -> Status | None:
@@ -188,25 +159,4 @@ def _attaches(pod: PodInfo) -> bool:
 
 def _inline(pod: PodInfo) -> list[Attached]:
     """Volumes of former in-tree plugins that the pod has inline."""
-    return [attached for volume in pod.shape.volumes for attached in _migrated(volume)]
-
-
-def _migrated(sources: Mapping[str, Any]) -> list[Attached]:
-    return [
-        (driver, f"{field}/{sources[field].get(identity, '')}")
-        for field, (_, driver, identity) in MIGRATED.items()
-        if sources.get(field) is not None
-    ]
-
-
-def _drivers(csi_node: Document | None) -> Sequence[Mapping[str, Any]]:
-    return ((csi_node or {}).get("spec") or {}).get("drivers") or ()
-
-
-def _limits(csi_node: Document | None) -> dict[str, int]:
-    limits = {}
-    for driver in _drivers(csi_node):
-        count = (driver.get("allocatable") or {}).get("count")
-        if count is not None:
-            limits[driver["name"]] = count
-    return limits
+    return [attached for volume in pod.shape.volumes for attached in attachable_volumes.migrated(volume)]

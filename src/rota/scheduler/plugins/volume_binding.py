@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from rota.api import quantities
+from rota.api import attachable_volumes, quantities
 from rota.columns.arrays import BoolArray
 from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
@@ -212,7 +212,7 @@ def _wrong_claim(pod: PodInfo, use: ClaimUse, claim: Document | None) -> str | N
         waiting = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
         return waiting if use.ephemeral else volume_claims.not_found(use)
     if (claim.get("status") or {}).get("phase") == "Lost":
-        volume = volume_claims.volume_name(claim)
+        volume = attachable_volumes.volume_name(claim)
         return f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{volume}"'
     if claim["metadata"].get("deletionTimestamp") is not None:
         return f'persistentvolumeclaim "{use.name}" is being deleted'
@@ -240,4 +240,4 @@ def _amounts(plan: Plan) -> Iterator[tuple[str, int, int, bool]]:
             requested = (volume_claims.request(wanted.claim) or matching.NOTHING).value()
             capacity = quantities.value(wanted.pool.capacity.get("capacity"))
             # Two claims of one class use the same pool, whose size counts once.
-            yield volume_claims.class_name(wanted.claim), requested, capacity, False
+            yield attachable_volumes.class_name(wanted.claim), requested, capacity, False

@@ -7,6 +7,7 @@ node (some may, if both mount it read-only). A claim with access mode ReadWriteO
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from rota.api import attachable_volumes
 from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
@@ -92,7 +93,7 @@ class VolumeRestrictions:
             claim = cluster.catalog.get(volume_claims.CLAIM, namespace=pod.namespace, name=name)
             if claim is None:
                 return PreFilterResult(unresolvable(volume_claims.not_found(volume_claims.ClaimUse(name))))
-            if volume_claims.READ_WRITE_ONCE_POD in volume_claims.access_modes(claim):
+            if attachable_volumes.READ_WRITE_ONCE_POD in attachable_volumes.access_modes(claim):
                 exclusive.add(name)
         used = OnePodClaims(pod.namespace, frozenset(exclusive), _in_use(exclusive, pod, cluster))
         if used.in_use == 0 and not _disks(pod):

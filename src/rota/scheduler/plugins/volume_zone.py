@@ -8,6 +8,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rota.api import attachable_volumes
 from rota.columns.catalog import Catalog
 from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
@@ -114,9 +115,9 @@ def _demands_of_claim(catalog: Catalog, pod: PodInfo, name: str) -> list[Demand]
     claim = catalog.get(volume_claims.CLAIM, namespace=pod.namespace, name=name)
     if claim is None:
         return unresolvable(volume_claims.not_found(volume_claims.ClaimUse(name)))
-    volume_name = volume_claims.volume_name(claim)
+    volume_name = attachable_volumes.volume_name(claim)
     if not volume_name:
-        return _unbound(catalog, volume_claims.class_name(claim))
+        return _unbound(catalog, attachable_volumes.class_name(claim))
     volume = catalog.get(volume_claims.VOLUME, name=volume_name)
     if volume is None:
         return unresolvable(f'persistentvolume "{volume_name}" not found')

@@ -7,6 +7,7 @@ values; nothing is written.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rota.api import attachable_volumes
 from rota.columns.catalog import Catalog
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
@@ -87,9 +88,9 @@ def demand_of(pod: PodInfo, catalog: Catalog, *, assumed: Assumptions, shelf: Sh
         if claim is None:
             raise BindingError(f'error getting PVC "{pod.namespace}/{use.name}"')
         if volume_claims.bound(claim):
-            volume = assumed.get(catalog, volume_claims.VOLUME, name=volume_claims.volume_name(claim))
+            volume = assumed.get(catalog, volume_claims.VOLUME, name=attachable_volumes.volume_name(claim))
             bound.append(None if volume is None else matching.offer(volume))
-        elif _binds_late(claim, catalog) and not volume_claims.volume_name(claim):
+        elif _binds_late(claim, catalog) and not attachable_volumes.volume_name(claim):
             delayed.append(claim)
         else:
             waiting.append(claim)
@@ -156,12 +157,12 @@ def _provisions(unbound: list[Unbound], labels: Mapping[str, str]) -> tuple[Prov
 
 def _of_class(offers: list[Offer], claim: Document) -> list[Offer]:
     """The volumes of the claim's class."""
-    wanted = volume_claims.class_name(claim)
+    wanted = attachable_volumes.class_name(claim)
     return [offer for offer in offers if offer.class_name == wanted]
 
 
 def _provisioner(claim: Document, catalog: Catalog) -> Provisioner | BindingError:
-    name = volume_claims.class_name(claim)
+    name = attachable_volumes.class_name(claim)
     if not name:
         return BindingError(f'no class for claim "{volume_claims.key(claim)}"')
     storage_class = catalog.get(volume_claims.CLASS, name=name)
@@ -172,7 +173,7 @@ def _provisioner(claim: Document, catalog: Catalog) -> Provisioner | BindingErro
 
 def _binds_late(claim: Document, catalog: Catalog) -> bool:
     """Whether the claim's class has volumeBindingMode WaitForFirstConsumer."""
-    name = volume_claims.class_name(claim)
+    name = attachable_volumes.class_name(claim)
     storage_class = catalog.get(volume_claims.CLASS, name=name) if name else None
     if storage_class is None:
         return False

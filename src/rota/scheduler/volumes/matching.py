@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rota.api import nodeselectors, quantities, selectors
+from rota.api import attachable_volumes, nodeselectors, quantities, selectors
 from rota.api.nodeselectors import NodeSelector
 from rota.api.quantities import Quantity
 from rota.api.selectors import Operator
@@ -49,9 +49,9 @@ def offer(volume: Document) -> Offer:
     return Offer(
         volume=volume,
         name=volume["metadata"]["name"],
-        class_name=volume_claims.class_name(volume),
+        class_name=attachable_volumes.class_name(volume),
         size=capacity(volume),
-        access_modes=volume_claims.access_modes(volume),
+        access_modes=attachable_volumes.access_modes(volume),
         kind=_kind(spec),
         nodes=nodes,
         demand=_demanded_label(nodes),
@@ -118,7 +118,7 @@ def candidates(claim: Document, offers: Iterable[Offer]) -> Candidates:
             return Candidates((), prebound=each)
     spec: Mapping[str, Any] = claim.get("spec") or {}
     selector = selectors.from_object(spec["selector"]) if spec.get("selector") is not None else None
-    modes, class_name = volume_claims.access_modes(claim), volume_claims.class_name(claim)
+    modes, class_name = attachable_volumes.access_modes(claim), attachable_volumes.class_name(claim)
     free = [
         each
         for each in suitable

@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from rota.api import attachable_volumes
 from rota.columns.catalog import Catalog
 from rota.scheduler.volumes import matching, volume_claims
 from rota.scheduler.volumes.volume_claims import Document
@@ -49,8 +50,8 @@ def _made_claim(written: Document, catalog: Catalog, node_name: str, node_labels
         # A provisioner that gives up removes the annotation, which asks the scheduler to try again.
         raise BindingFailedError(f'provisioning failed for PVC "{meta["name"]}"')
     volume = (
-        catalog.get(volume_claims.VOLUME, name=volume_claims.volume_name(claim))
-        if volume_claims.volume_name(claim)
+        catalog.get(volume_claims.VOLUME, name=attachable_volumes.volume_name(claim))
+        if attachable_volumes.volume_name(claim)
         else None
     )
     if volume is not None:

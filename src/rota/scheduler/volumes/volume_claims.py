@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rota.api import quantities
+from rota.api import attachable_volumes, quantities
 from rota.api.quantities import Quantity
 from rota.columns.catalog import Catalog
 from rota.columns.pods import PodInfo
@@ -19,10 +19,8 @@ CLASS = "StorageClass"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
-READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +79,9 @@ def annotations(document: Document) -> Mapping[str, str]:
     return document["metadata"].get("annotations") or {}
 
 
-def class_name(document: Document) -> str:
-    """The storage class of a claim or a volume; the old annotation comes first."""
-    old = annotations(document).get(BETA_CLASS)
-    return old if old is not None else (document.get("spec") or {}).get("storageClassName") or ""
-
-
-def volume_name(claim: Document) -> str:
-    """The volume that a claim names, "" if none."""
-    return (claim.get("spec") or {}).get("volumeName") or ""
-
-
 def bound(claim: Document) -> bool:
     """Whether a claim is bound, and the controller has finished."""
-    return bool(volume_name(claim)) and BIND_COMPLETED in annotations(claim)
+    return bool(attachable_volumes.volume_name(claim)) and BIND_COMPLETED in annotations(claim)
 
 
 def request(claim: Document) -> Quantity | None:
@@ -102,8 +89,3 @@ def request(claim: Document) -> Quantity | None:
     resources = (claim.get("spec") or {}).get("resources") or {}
     amount = (resources.get("requests") or {}).get("storage")
     return None if amount is None else quantities.from_wire(amount)
-
-
-def access_modes(document: Document) -> frozenset[str]:
-    """The access modes of a claim or a volume."""
-    return frozenset((document.get("spec") or {}).get("accessModes") or ())
