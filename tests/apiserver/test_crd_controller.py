@@ -48,7 +48,7 @@ async def establish(api: ApiServer, body: dict[str, Any]) -> None:
     created = await api.post(DEFINITIONS, body)
     assert created.code == 201, created
     path = f"{DEFINITIONS}/{body['metadata']['name']}"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             held = {one["type"]: one["status"] for one in await told(api, path)}
             served = (await api.get(f"/apis/{body['spec']['group']}/v1")).code == 200
@@ -62,7 +62,7 @@ async def told(api: ApiServer, path: str) -> list[dict[str, str]]:
 
 
 async def until_gone(api: ApiServer, path: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await api.get(path)).code != 404:  # noqa: ASYNC110 - as a client waits
             await asyncio.sleep(0.005)
 
@@ -150,7 +150,7 @@ async def test_another_server_on_the_store_serves_the_kind_as_well() -> None:
     async with ApiServer(store_url="memory://custom") as one, ApiServer(store_url="memory://custom", seed=1) as two:
         await establish(one, definition())
         await one.post(WIDGETS, widget())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await two.get(f"{WIDGETS}/w1")).code != 200:  # noqa: ASYNC110 - as a client waits
                 await asyncio.sleep(0.005)
     async with ApiServer(store_url="memory://custom") as later:
@@ -163,7 +163,7 @@ async def test_a_name_that_is_taken_is_not_accepted(api: ApiServer) -> None:
     second["metadata"]["name"] = "gadgets.example.com"
     assert (await api.post(DEFINITIONS, second)).code == 201
     path = f"{DEFINITIONS}/gadgets.example.com"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (conditions := await told(api, path)):  # noqa: ASYNC110 - as a client waits
             await asyncio.sleep(0.005)
     assert {one["type"]: one["status"] for one in conditions} == {"NamesAccepted": "False", "Established": "False"}

@@ -28,7 +28,7 @@ from rota.apiserver.subresources.worker_addresses import Address
 from rota.kit import sockets, system
 from rota.testing.api import ApiServer
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 _EXEC = "/api/v1/namespaces/default/pods/a/exec"
 _ASKED = f"{_EXEC}?command=echo&command=a%20b&stdout=true&stdin=true&container=c"
 _KEY = base64.b64encode(bytes(16)).decode()

@@ -56,7 +56,7 @@ def opened(request: pytest.FixtureRequest) -> Opener:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what another task does to the server has no event
             await asyncio.sleep(0.001)
 
@@ -107,7 +107,7 @@ async def test_chunks_arrive_while_the_answer_goes_on(api: ScriptedApi, opened: 
         chunks = answer.chunks()
         for name in ("a", "b"):
             api.put(name)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert f'"{name}"'.encode() in await anext(chunks)
 
 

@@ -20,7 +20,7 @@ from rota.testing.process_cluster import ProcessCluster, Worker
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 PATIENCE_S = 60.0
 #: Within so many seconds a worker has to know of a new master, and to be with another one.
-MOVED_S = 20.0
+MOVED_S = 40.0
 
 
 def until(holds: Callable[[], Any], what: str, *, within_s: float = PATIENCE_S) -> Any:

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 MAPS = ("", "v1", "configmaps")
 DEPLOYMENTS = ("apps", "v1", "deployments")
 ACCOUNTS = ("", "v1", "serviceaccounts")
-PATIENCE_S = 20
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

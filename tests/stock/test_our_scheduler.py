@@ -137,7 +137,7 @@ async def test_those_without_a_budget_give_way_first_and_the_winner_says_where_i
             counted = {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1}
             status = {"status": {**counted, "expectedPods": 1}}
             await it.client.patch(BUDGETS, "guard", status, namespace=it.namespace, subresource="status")
-            await asyncio.sleep(0.5)  # the scheduler hears of it by a watch of its own
+            await asyncio.sleep(3)  # the scheduler learns of it by a watch of its own, which nothing shows
             it.nodes.silence("node-1")  # who has to go takes time
             await it.create(PODS, sized("important", "3", priorityClassName="urgent-nominated"))
 

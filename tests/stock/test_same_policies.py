@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 _REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 _MAPS = "/api/v1/namespaces/$ns/configmaps"
-_PATIENCE_S = 30.0
+_PATIENCE_S = 90.0
 CONFIG_MAPS = {
     "resourceRules": [
         {

@@ -30,7 +30,7 @@ COUNT = int(os.environ.get("ROTA_FUZZ_RULES", "240"))
 SEED = int(os.environ.get("ROTA_FUZZ_SEED", "1"))
 IN_ONE_SCHEMA, OBJECTS = 40, 6
 _NAMES = re.compile(r"selfType\d+")
-_PATIENCE_S = 30.0
+_PATIENCE_S = 90.0
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ async def test_a_pod_of_higher_priority_takes_the_place_of_the_lowest(server: Ro
 async def _conditions_of(events: Any, name: str) -> set[tuple[str, str, str]]:
     """What was said of a pod until it was gone."""
     told = set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in events:
             seen = event.object
             if seen["metadata"].get("name") == name:

@@ -16,7 +16,7 @@ from rota.testing.api import ApiServer
 from rota.testing.chaos_workload import PODS, ChaosWorkload, Kind, Task, TooSlow
 from rota.testing.schedulers import FaultyTransport
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from rota.testing.live import LiveServer
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parent / "manifests"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 #: Those whose kinds have rules of their own; all others share their code with these.
 DOCUMENTS = [
     "api/v1",

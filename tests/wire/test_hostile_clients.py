@@ -20,7 +20,7 @@ from rota.testing.live import LiveServer
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 LIMIT_BYTES = 3 * 1024 * 1024
 #: What each law may try; the server answers some hundred requests a second.
 LAW = settings(max_examples=150, deadline=None)

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("default::DeprecationWarning"),
 ]
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 class Widgets:

@@ -24,7 +24,7 @@ from rota.worker.runtimes.process.runtime import ProcessRuntime
 from rota.worker.runtimes.runtime_interface import LogOptions
 
 pytestmark = pytest.mark.slow
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Worker:
@@ -235,16 +235,23 @@ async def test_readiness_is_probed_and_reported(client: Client, worker: Worker, 
 
 
 async def test_tasks_go_on_while_the_agent_is_away_and_run_once(client: Client, worker: Worker, tmp_path: Path) -> None:
-    starts = tmp_path / "starts"
-    await _create(client, "sh", "-c", f"echo x >> {starts}; sleep 4; exit 3", name="long")
-    await _create(client, "sh", "-c", f"echo x >> {starts}; sleep 2; exit 5", name="short")
+    starts, go, ended = (tmp_path / name for name in ("starts", "go", "ended"))
+    waiting = f"echo x >> {starts}; while [ ! -e {go}-$0 ]; do sleep 0.05; done; touch {ended}-$0"
+    await _create(client, "sh", "-c", f"{waiting}; exit 3", "long", name="long")
+    await _create(client, "sh", "-c", f"{waiting}; exit 5", "short", name="short")
     await _phase(client, "Running", "long")
     await _phase(client, "Running", "short")
     await worker.stop()
-    await asyncio.sleep(2.2)
+    go.with_name("go-short").touch()
+
+    async def over() -> bool:
+        return ended.with_name("ended-short").exists()
+
+    await _until(over)
     await worker.start()
     short = await _phase(client, "Failed", "short")
     assert short["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
+    go.with_name("go-long").touch()
     long = await _phase(client, "Failed", "long")
     assert long["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
     assert starts.read_text() == "x\nx\n"

@@ -32,7 +32,7 @@ from rota.store import store_factory
 from rota.store.store_interface import Store
 
 #: How long a test waits for something that should happen at once.
-PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 60.0
 
 PATCHES: Final = {
     "json": "application/json-patch+json",

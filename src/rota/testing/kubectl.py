@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 import yaml
 
 #: How long a command may take; kubectl waits for slow servers without end.
-_PATIENCE_S: Final = 30.0
+_PATIENCE_S: Final = 90.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from rota.testing.api import PATIENCE_S, ApiServer
 
 Result = TypeVar("Result")
 
-_START_S: Final = 30.0
+_START_S: Final = 90.0
 _LOOK_AGAIN_S: Final = 0.02
 
 

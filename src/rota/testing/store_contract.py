@@ -34,7 +34,7 @@ from rota.store.store_interface import (
 )
 
 #: The timeout of every wait.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Database(Protocol):

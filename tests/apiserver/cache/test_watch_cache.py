@@ -18,7 +18,7 @@ from rota.kit import system
 from rota.store import errors, store_factory
 from rota.store.store_interface import Batch, Committed, Store
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 
 
 @pytest_asyncio.fixture

@@ -12,7 +12,7 @@ from rota.apiserver.http import connections
 from rota.apiserver.server import http_server
 from rota.testing.api import ApiServer
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 MAPS = "/api/v1/namespaces/default/configmaps"
 _Scope = dict[str, Any]
 _Answer = Callable[[_Scope, Any, Any], Awaitable[None]]

@@ -74,7 +74,7 @@ async def test_a_connection_that_stands_is_not_touched_by_a_renewal(secured: Sec
 
     async def ask() -> bytes:
         writer.write(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             head = await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(2)
         return head.split(b"\r\n")[0]

@@ -22,7 +22,7 @@ from rota.testing import schedulers
 from rota.testing.api import ApiServer
 from rota.testing.clusters import make_node, make_pod
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 #: A profile that leaves filtering, scoring and preemption to others; bound pods are bound by the extender.
 BARE = """

@@ -186,7 +186,7 @@ async def test_another_member_takes_over(server: EtcdServer) -> None:
     ],
 )
 async def test_an_unreachable_etcd_is_reported_soon(url: str, words: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         with pytest.raises(errors.Unavailable, match=words):
             await store_factory.open_store(url.format(port=free_port()), time=system.SystemClock(), rng=system.rng())
 
@@ -262,7 +262,7 @@ async def test_closing_leaves_nothing_behind(server: EtcdServer, watches: Callab
                     asyncio.create_task(store.get("/x")),
                 ]
             await asyncio.sleep(0.05 if gone else 0)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await store.close()
                 await reading
                 outcomes = await asyncio.gather(*calls, return_exceptions=True)

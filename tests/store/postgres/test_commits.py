@@ -49,7 +49,7 @@ async def half_commit(session: Session, key: str) -> None:
 async def waiting(session: Session) -> None:
     """Wait until some session waits for a lock."""
     locked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (await (await session.execute(locked)).fetchone()) == (0,):
             await session.execute("SELECT pg_sleep(0.01)")
 
@@ -105,7 +105,7 @@ async def test_a_slow_writer_does_not_starve_beside_a_faster_one(engines: Engine
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(statements, "read_state", slowly)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for number in range(3):
                 await slow.apply(Distant(put(f"/slow/{number}")))
     stop.set()
@@ -238,7 +238,7 @@ async def test_a_server_that_stalls_is_given_up_and_used_again_when_it_is_back(
         with pytest.raises(errors.Unavailable):
             await store.update("/a/x", b"2", expected=revision)
         server.resume()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 with contextlib.suppress(errors.Unavailable):
                     entry = await store.get("/a/x")

@@ -23,7 +23,7 @@ from rota.worker.runtimes.process.runtime import ProcessRuntime
 from rota.worker.worker_assembly import Worker
 
 API_SERVER = Subject(common_name="kube-apiserver-kubelet-client", organizations=(users.MASTERS,))
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 _HOUR_S = 3600.0
 
 

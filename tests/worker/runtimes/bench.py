@@ -17,7 +17,7 @@ from rota.worker.runtimes.container.runtime import ContainerRuntime
 from rota.worker.runtimes.process.cgroups import ControlGroups
 from rota.worker.runtimes.runtime_interface import CONTAINER, Exit, Known, Launch, LogOptions
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 UID = "uid-1"
 BUSYBOX = shutil.which("busybox") or "/bin/busybox"
 

@@ -227,10 +227,10 @@ async def test_what_has_ended_is_not_started_again(bench: Bench) -> None:
     run = await bench.start("echo", "once")
     await bench.exit()
     await until(lambda: not (bench.folder / "bundles" / run).exists())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await bench.start("echo", "twice")
     await bench.reopen()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await bench.start("echo", "thrice")
     assert await bench.log() == b"once\n"
     assert bench.exits.empty()
@@ -264,7 +264,7 @@ async def test_a_session_can_have_a_terminal(bench: Bench) -> None:
     session = await sessions.begin(how, tty=True, stdin=True)
     said = b""
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             session.resize(columns=91, rows=23)
             while b"/dev/" not in said:
                 said += await session.read()

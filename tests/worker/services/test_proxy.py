@@ -43,7 +43,7 @@ def _route(*backends: Backend, port: int) -> Route:
 
 
 async def _ask(port: int, text: bytes = b"hi") -> bytes:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection(ADDRESS, port)
         writer.write(text)
         writer.write_eof()

@@ -20,7 +20,7 @@ from rota.testing.differential import normal
 #: Field managers are named after the program that calls.
 _AGENT: Final = "differential/1"
 _REFERENCE: Final = re.compile(r"\$(rv|uid|continue|name)(\d+)")
-_PATIENCE_S: Final = 30.0
+_PATIENCE_S: Final = 90.0
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

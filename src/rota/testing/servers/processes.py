@@ -24,7 +24,7 @@ from typing import Final, Self
 from rota.kit.system import SystemClock
 from rota.testing.servers import keeper
 
-_START_S: Final = 30.0
+_START_S: Final = 90.0
 _STOP_S: Final = 20.0
 _LOOK_AGAIN_S: Final = 0.005
 _PORT_TRIES: Final = 5
