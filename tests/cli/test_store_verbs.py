@@ -208,7 +208,8 @@ def test_an_encrypted_backup_restores_with_its_key_only(tmp_path: Path) -> None:
     assert not (tmp_path / "new.db").exists()
     assert rota("restore", file, "--store", new, "--key", str(key)).returncode == 0
     assert listed(tmp_path / "new.db") == ["/a/0", "/a/1"]
-    assert "--key encrypts a single file" in rota("backup", file, "--follow", "--key", str(key)).stderr
+    verified = rota("backup", file, "--verify", "--key", str(key))
+    assert "2 objects as of revision 3 were restored and are equal" in verified.stdout, verified.stderr
 
 
 def test_restoring_over_existing_data_is_refused(tmp_path: Path) -> None:
@@ -336,7 +337,11 @@ def test_a_second_rota_on_the_same_data_is_refused_and_leaves_the_first_alone(ho
 def test_a_killed_follower_loses_nothing_that_it_confirmed(home: Path, tmp_path: Path) -> None:
     source, folder = tmp_path / "source.db", tmp_path / "history"
     fill(source, 3)
-    arguments = [ROTA, "backup", str(folder), "--follow", "--json", "--store", f"sqlite:///{source}"]
+    key = tmp_path / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(base64.b64encode(os.urandom(32)))
+    sealed = ("--key", str(key))
+    arguments = [ROTA, "backup", str(folder), "--follow", "--json", "--store", f"sqlite:///{source}", *sealed]
     confirmed = 0
     for round_ in range(3):
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -356,23 +361,28 @@ def test_a_killed_follower_loses_nothing_that_it_confirmed(home: Path, tmp_path:
             while confirmed < last:
                 confirmed = json.loads(process.stdout.readline())["revision"]
             process.kill()
-    restored = rota("restore", str(folder), "--json", "--store", f"sqlite:///{tmp_path}/restored.db")
+    assert "is encrypted; name the key file" in one_line_error(rota("backup", str(folder), "--list"))
+    restored = rota("restore", str(folder), "--json", "--store", f"sqlite:///{tmp_path}/restored.db", *sealed)
     assert restored.returncode == 0, restored.stderr
     assert json.loads(restored.stdout)["restored_revision"] >= confirmed
     assert listed(tmp_path / "restored.db") == listed(source)
-    windows = json.loads(rota("backup", str(folder), "--list", "--json").stdout)["windows"]
+    windows = json.loads(rota("backup", str(folder), "--list", "--json", *sealed).stdout)["windows"]
     assert len(windows) == 1
     first, base = str(windows[0]["first_revision"]), f"sqlite:///{tmp_path}/base.db"
-    assert rota("restore", str(folder), "--revision", first, "--store", base).returncode == 0
+    assert rota("restore", str(folder), "--revision", first, "--store", base, *sealed).returncode == 0
     assert listed(tmp_path / "base.db") == ["/a/0", "/a/1", "/a/2"]
 
 
 def test_moments_that_cannot_be_restored_get_one_line(home: Path, tmp_path: Path) -> None:
     for arguments, text in (
         (("restore", str(tmp_path), "--at", "yesterday"), "'yesterday' is no time; write it as"),
-        (("restore", str(tmp_path)), "the folder holds no base backup; run `rota backup --follow` first"),
+        (("restore", str(tmp_path)), "holds no base backup; run `rota backup --follow` first"),
         (("restore", "file", "--revision", "3"), "is not a folder"),
         (("backup", str(tmp_path), "--follow", "--list"), "exclude each other"),
+        (("backup", str(tmp_path), "--follow", "--keep", "3"), "--keep is a duration"),
+        (("backup", "file", "--keep", "3"), "--keep is for --follow and --every"),
+        (("backup", "file", "--http", "0"), "--http is for --follow and --every"),
+        (("backup", "s3://bucket/prefix", "--list"), "set AWS_ACCESS_KEY_ID"),
     ):
         done = rota(*arguments, "--store", f"sqlite:///{tmp_path}/new.db")
         assert done.returncode != 0

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "back-up-and-restore.md"
 @pytest.mark.slow
 def test_the_page_works_as_written(tmp_path: Path) -> None:
     commands = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(commands) == 7
+    assert len(commands) == 8
     up, backup, restore, follow, *rest = commands
     # The page's reader sees each line before typing on; the script waits for it.
     script = "\n".join(
@@ -43,6 +43,7 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert re.search(r"restored [1-9][0-9]* objects", done.stdout)
     assert len(re.findall(r"objects as of revision [0-9]+;", done.stdout)) == 2
+    assert len(re.findall(r"were restored and are equal", done.stdout)) == 2
     assert all((tmp_path / name).exists() for name in ("copy.db", "latest.db", "moment.db"))
     assert (tmp_path / "today.backup").stat().st_mode & 0o077 == 0
 

@@ -30,6 +30,7 @@ _REQUESTS: Final = "rota_apiserver_request_duration_seconds"
 _COMMITS: Final = "rota_store_commit_duration_seconds"
 _DECISIONS: Final = "scheduler_scheduling_algorithm_duration_seconds"
 _MASTER: Final = 'job="rota-masters",instance="m1"'
+_BACKUP: Final = 'job="rota-backups",instance="b1"'
 
 QUIET: Final[Mapping[str, str]] = {
     f"up{{{_MASTER}}}": _steady(1),
@@ -69,6 +70,12 @@ QUIET: Final[Mapping[str, str]] = {
     **_histogram(_DECISIONS, _MASTER, below=0.1),
     f"rota_spot_pods_lost_ungraceful_total{{{_MASTER}}}": _steady(7),
     f"rota_spot_pods_without_place{{{_MASTER}}}": _steady(0),
+    f"up{{{_BACKUP}}}": _steady(1),
+    f"rota_backup_lag_seconds{{{_BACKUP}}}": _steady(1),
+    # Prometheus' unit tests begin at the epoch.
+    f"rota_backup_last_base_timestamp_seconds{{{_BACKUP}}}": _steady(0),
+    f"rota_backup_base_interval_seconds{{{_BACKUP}}}": _steady(86_400),
+    f"rota_backup_gaps_total{{{_BACKUP}}}": _steady(1),
 }
 
 #: What is different in a cluster with the fault of an alert; None for a series that is missing then.
@@ -108,6 +115,10 @@ FAULTS: Final[Mapping[str, Mapping[str, str | None]]] = {
     "RotaSchedulingSlow": _histogram(_DECISIONS, _MASTER, below=2.5),
     "RotaSpotPodsLost": {f"rota_spot_pods_lost_ungraceful_total{{{_MASTER}}}": _growing(1)},
     "RotaSpotPodsWithoutPlace": {f"rota_spot_pods_without_place{{{_MASTER}}}": _steady(1)},
+    "RotaBackupDown": {f"up{{{_BACKUP}}}": _steady(0)},
+    "RotaBackupBehind": {f"rota_backup_lag_seconds{{{_BACKUP}}}": _growing(15)},
+    "RotaBackupOld": {f"rota_backup_last_base_timestamp_seconds{{{_BACKUP}}}": _steady(-2 * 86_400)},
+    "RotaBackupGap": {f"rota_backup_gaps_total{{{_BACKUP}}}": _growing(1)},
     "RotaWatchdog": {},
 }
 

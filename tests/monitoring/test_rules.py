@@ -16,6 +16,7 @@ from rota.monitoring.alerts import ALERTS, Alert, Component
 from rota.monitoring.dashboards import DASHBOARDS
 from rota.monitoring.recordings import RECORDINGS
 from rota.spot_control.spot_metrics import SpotMetrics
+from rota.store.shipping.metrics import ShippingMetrics
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -75,6 +76,21 @@ def test_expressions_about_spot_nodes_read_metrics_of_the_spot_controller() -> N
     named = {name for expr in exprs for name in expressions.metrics(expr)}
     assert named
     assert [name for name in named if f"# TYPE {name} " not in text] == []
+
+
+def test_expressions_about_backups_read_metrics_of_the_backup_process() -> None:
+    metrics = Metrics("backup")
+    ShippingMetrics(metrics).follow_lag(lambda: 0.0)
+    text = metrics.exposition()[1].decode()
+    exprs = [one.expr for one in ALERTS if one.component is Component.BACKUP]
+    named = {name for expr in exprs for name in expressions.metrics(expr)} - {"up"}
+    assert len(named) == 4
+    assert [name for name in named if f"# TYPE {name} " not in text] == []
+
+
+def test_the_addresses_of_backup_processes_are_scraped() -> None:
+    made = scraping.configuration(["https://m:6443"], token_file="t", ca_file="c", backups=["b:9464"])
+    assert made["scrape_configs"][-1] == {"job_name": "rota-backups", "static_configs": [{"targets": ["b:9464"]}]}
 
 
 def test_a_rehearsal_changes_how_long_expressions_must_hold_and_nothing_else() -> None:

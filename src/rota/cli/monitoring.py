@@ -122,6 +122,7 @@ def account(*, as_json: bool) -> None:
 @click.option(
     "--alertmanager", "alertmanagers", multiple=True, metavar="HOST:PORT", help="The address of Alertmanager."
 )
+@click.option("--backup", "backups", multiple=True, metavar="HOST:PORT", help="The address of a `rota backup --http`.")
 @click.option(
     "--ttl",
     type=options.Duration(),

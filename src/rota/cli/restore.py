@@ -16,28 +16,31 @@ from rota.kit import logs
         ("rota restore monday.backup --store sqlite:///restored.db", "into a new SQLite file"),
         ("rota restore laptop.backup --store etcd://10.0.0.1:2379,10.0.0.2:2379", "to another kind of store"),
         ("rota restore monday.backup --key backup.key --store sqlite:///restored.db", "an encrypted backup"),
+        ("rota restore s3://backups/rota --key backup.key --store sqlite:///last.db", "the last state in a bucket"),
         ("rota restore /backups/rota --at 2026-05-01T12:30:00Z --store sqlite:///before.db", "as it was at a moment"),
     ],
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file")
 @options.store_option("The empty store to fill:")
 @options.backup_key_option("The key file that FILE was encrypted with:")
 @click.option(
     "--at",
     default=None,
     metavar="TIME",
-    help="With a folder: the last state up to this time, or the end of this second.",
+    help="With a folder or s3://...: the last state up to this time, or the end of this second.",
 )
-@click.option("--revision", type=click.IntRange(1), default=None, metavar="N", help="With a folder: this revision.")
+@click.option(
+    "--revision", type=click.IntRange(1), default=None, metavar="N", help="With a folder or s3://...: this revision."
+)
 @output.json_option
 def command(
-    *, file: Path, store_url: str, key_file: Path | None, at: str | None, revision: int | None, as_json: bool
+    *, file: str, store_url: str, key_file: Path | None, at: str | None, revision: int | None, as_json: bool
 ) -> None:
-    """Fill an empty store from FILE: a backup, or the folder of `rota backup --follow`.
+    """Fill an empty store from FILE: a backup, or the folder or s3://bucket/prefix of `rota backup --follow`.
 
-    A folder is restored to its last change, unless --at or --revision names another moment. Everything is verified
-    before anything is written; a damaged backup is refused. The store's revisions continue far above those of the old
-    store, so clients that watched it list again.
+    A folder or bucket is restored to its last change, unless --at or --revision names another moment. Everything is
+    verified before anything is written; a damaged backup is refused. The store's revisions continue far above those of
+    the old store, so clients that watched it list again.
     """
     import asyncio  # noqa: PLC0415
 
@@ -45,20 +48,19 @@ def command(
 
     if at is not None and revision is not None:
         raise click.UsageError("--at and --revision exclude each other")
-    if (at is not None or revision is not None) and not file.is_dir():
+    if (at is not None or revision is not None) and not backups.is_place(file):
         raise click.UsageError(f"{file} is not a folder: --at and --revision need one of `rota backup --follow`")
-    if key_file is not None and file.is_dir():
-        raise click.UsageError(f"{file} is a folder: --key is for a single file")
     options.refuse_memory(store_url)
     logs.configure(level="warning")
     time = None if at is None else backups.moment_time(at)
     with output.progress("restoring"):
-        if file.is_dir():
-            summary = asyncio.run(backups.restore_moment(file, store_url, revision=revision, at=time))
+        if backups.is_place(file):
+            moment = backups.restore_moment(file, store_url, revision=revision, at=time, key_file=key_file)
+            summary = asyncio.run(moment)
         else:
-            summary = asyncio.run(backups.restore(file, store_url, key_file=key_file))
+            summary = asyncio.run(backups.restore(Path(file), store_url, key_file=key_file))
     if as_json:
-        output.document({"file": str(file), **summary})
+        output.document({"file": file, **summary})
         return
     of = f" as of revision {summary['restored_revision']}" if "restored_revision" in summary else ""
     click.echo(f"restored {summary['entries']:,} objects{of}; the store is at revision {summary['revision']}")

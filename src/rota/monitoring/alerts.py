@@ -11,6 +11,7 @@ from typing import Final
 #: The jobs of the scrape configuration (`scraping`).
 MASTERS: Final = "rota-masters"
 WORKERS: Final = "rota-workers"
+BACKUPS: Final = "rota-backups"
 
 _SOME_MASTER_ANSWERS: Final = f'on () (sum(up{{job="{MASTERS}"}}) > 0)'
 
@@ -35,6 +36,7 @@ class Component(StrEnum):
     NODES = "nodes"
     SCHEDULER = "scheduler"
     SPOT = "spot"
+    BACKUP = "backup"
     MONITORING = "monitoring"
 
 
@@ -126,6 +128,7 @@ ALERTS: Final = (
             *("RotaStoreSlow", "RotaStoreWritesFail", "RotaApiErrors", "RotaApiSlow", "RotaNodesNotReady"),
             *("RotaWorkersUnreachable", "RotaControllersWithoutLeader", "RotaControllerFails", "RotaControllerStuck"),
             *("RotaSchedulerStalled", "RotaSchedulerErrors", "RotaCacheStale", "RotaSchedulerAbsent"),
+            "RotaBackupBehind",
         ),
         silences_of_instance=("RotaMasterDown",),
     ),
@@ -285,6 +288,39 @@ ALERTS: Final = (
         for_s=60,
         severity=Severity.WARNING,
         summary="{{ $value }} pods of leaving spot nodes fit on no other node.",
+    ),
+    Alert(
+        name="RotaBackupDown",
+        component=Component.BACKUP,
+        expr=f'up{{job="{BACKUPS}"}} == 0',
+        for_s=120,
+        severity=Severity.WARNING,
+        summary="The backup process at {{ $labels.instance }} does not answer.",
+        silences_of_instance=("RotaBackupBehind", "RotaBackupOld"),
+    ),
+    Alert(
+        name="RotaBackupBehind",
+        component=Component.BACKUP,
+        expr="rota_backup_lag_seconds > 60",
+        for_s=60,
+        severity=Severity.WARNING,
+        summary="The backup at {{ $labels.instance }} has not written a change for {{ $value | humanizeDuration }}.",
+    ),
+    Alert(
+        name="RotaBackupOld",
+        component=Component.BACKUP,
+        expr="time() - rota_backup_last_base_timestamp_seconds > 2 * rota_backup_base_interval_seconds",
+        for_s=600,
+        severity=Severity.WARNING,
+        summary="The newest complete backup at {{ $labels.instance }} is {{ $value | humanizeDuration }} old.",
+    ),
+    Alert(
+        name="RotaBackupGap",
+        component=Component.BACKUP,
+        expr="increase(rota_backup_gaps_total[1h]) > 0",
+        for_s=0,
+        severity=Severity.WARNING,
+        summary="The backup at {{ $labels.instance }} has a gap: moments in it cannot be restored.",
     ),
     Alert(
         name="RotaWatchdog",

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from rota.api import meta
-from rota.monitoring.alerts import MASTERS, WORKERS
+from rota.monitoring.alerts import BACKUPS, MASTERS, WORKERS
 
 Document = dict[str, Any]
 
@@ -49,8 +49,12 @@ def configuration(
     alertmanagers: Sequence[str] = (),
     interval_s: int = 15,
     workers_file: str = "",
+    backups: Sequence[str] = (),
 ) -> Document:
-    """A configuration of Prometheus for the masters at these addresses; workers are in `workers_file`, if given."""
+    """A configuration of Prometheus for the masters at these addresses; workers are in `workers_file`, if given.
+
+    `backups` are the addresses of `rota backup --http`.
+    """
 
     def access() -> Document:
         return {
@@ -78,6 +82,8 @@ def configuration(
             {"job_name": WORKERS, "scheme": "https", **access(), **workers},
         ],
     }
+    if backups:
+        made["scrape_configs"].append({"job_name": BACKUPS, "static_configs": [{"targets": list(backups)}]})
     if alertmanagers:
         made["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": list(alertmanagers)}]}]}
     return made

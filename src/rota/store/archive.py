@@ -211,10 +211,10 @@ def verify(path: Path, *, key: bytes | None = None) -> Summary:
     return Summary(entries=count, revision=header.revision, size_bytes=path.stat().st_size)
 
 
-def header(path: Path) -> Header:
+def header(path: Path, *, key: bytes | None = None) -> Header:
     """Read only the header of a backup."""
     with _translated(path), path.open("rb") as file:
-        return _header(path, next(_frames(path, file, _opener(path, file, None)), b""))
+        return _header(path, next(_frames(path, file, _opener(path, file, key)), b""))
 
 
 def _not_a_backup(path: Path) -> errors.Corrupt:
@@ -243,16 +243,9 @@ def _verify_digest(path: Path, file: BinaryIO) -> None:
 def _opener(path: Path, file: BinaryIO, key: bytes | None) -> Sealing | None:
     """What opens the frames; None if they are not encrypted. Reads the file's beginning up to the first frame."""
     magic = file.read(len(_MAGIC))
-    if magic == _MAGIC and key is None:
-        return None
-    if magic == _MAGIC:
-        # A plain file in the place of an encrypted one must not be taken for it.
-        raise errors.StoreError(f"{path} is not encrypted", "leave --key out if that is the file you mean")
-    if magic != _SEALED_MAGIC:
+    if magic not in {_MAGIC, _SEALED_MAGIC}:
         raise _not_a_backup(path)
-    if key is None:
-        raise errors.StoreError(f"{path} is encrypted", "name the key file that it was made with: --key FILE")
-    return Sealing(key, file.read(sealing.SALT_BYTES))
+    return sealing.opening(path, file, sealed=magic == _SEALED_MAGIC, key=key)
 
 
 def entries(path: Path, *, key: bytes | None = None) -> Iterator[Entry]:

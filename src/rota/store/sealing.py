@@ -9,7 +9,7 @@ import binascii
 import secrets
 import stat
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
@@ -32,6 +32,7 @@ class Sealing:
     """Seals or opens the frames of one file, in their order."""
 
     def __init__(self, key: bytes, salt: bytes) -> None:
+        self.salt: Final = salt
         derived = HKDF(algorithm=hashes.SHA256(), length=_KEY_BYTES, salt=salt, info=_PURPOSE).derive(key)
         self._cipher: Final = AESGCM(derived)
         self._frames = 0
@@ -53,6 +54,18 @@ class Sealing:
         nonce = self._frames.to_bytes(_NONCE_BYTES, "big")
         self._frames += 1
         return nonce
+
+
+def opening(path: Path, file: BinaryIO, *, sealed: bool, key: bytes | None) -> Sealing | None:
+    """What opens the frames of a file, which is at the place of its salt; None if they are not encrypted."""
+    if not sealed and key is None:
+        return None
+    if not sealed:
+        # A plain file in the place of an encrypted one must not be taken for it.
+        raise errors.StoreError(f"{path} is not encrypted", "leave --key out if that is the file you mean")
+    if key is None:
+        raise errors.StoreError(f"{path} is encrypted", "name the key file that it was made with: --key FILE")
+    return Sealing(key, file.read(SALT_BYTES))
 
 
 def salt() -> bytes:

@@ -2,17 +2,24 @@
 
 import asyncio
 import contextlib
+import errno
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from rota.kit import system
+from rota.kit.metrics import Metrics
 from rota.store import errors, logstore
 from rota.store.shipping import catalog, recovery
+from rota.store.shipping.folder import Folder
 from rota.store.shipping.follower import Confirmed, Follower, Settings
+from rota.store.shipping.metrics import ShippingMetrics
+from rota.store.shipping.places import Place
+from rota.store.shipping.segments import SegmentWriter
 from rota.store.store_interface import Committed, Delete, Entry, Put, Store, Transaction
+from rota.testing.clocks import FakeClock
 from rota.testing.databases import BACKENDS, FreshDatabase, fresh_database
 from rota.testing.store_contract import PATIENCE_S, opened
 
@@ -42,9 +49,10 @@ class Shipped:
 
 
 @contextlib.asynccontextmanager
-async def following(store: Store, folder: Path, settings: Settings | None = None) -> AsyncIterator[Shipped]:
+async def following(store: Store, place: Path | Place, settings: Settings | None = None) -> AsyncIterator[Shipped]:
     shipped = Shipped()
-    follower = Follower(store, folder, time=CLOCK, settings=settings, on_confirmed=shipped)
+    place = Folder(place) if isinstance(place, Path) else place
+    follower = Follower(store, place, time=CLOCK, settings=settings, on_confirmed=shipped)
     running = asyncio.create_task(follower.run())
     try:
         yield shipped
@@ -75,9 +83,12 @@ async def write(store: Store, rng: random.Random, count: int) -> dict[int, dict[
     return history
 
 
-def restored(folder: Path, revision: int | None = None, at: float | None = None) -> dict[str, bytes]:
-    found = catalog.read(folder)
-    entries: list[Entry] = recovery.state(found, recovery.moment(found, revision=revision, at=at))
+def restored(
+    folder: Path, revision: int | None = None, at: float | None = None, key: bytes | None = None
+) -> dict[str, bytes]:
+    place = Folder(folder, key=key)
+    found = place.catalog()
+    entries: list[Entry] = recovery.state(place, found, recovery.moment(place, found, revision=revision, at=at))
     return {entry.key: entry.value for entry in entries}
 
 
@@ -87,7 +98,7 @@ async def test_every_revision_of_a_busy_history_can_be_restored(database: FreshD
     folder = tmp_path / "log"
     async with opened(database.url) as store:
         await write(store, rng, 5)
-        async with following(store, folder, Settings(segment_bytes=2000, base_every_s=0.2)) as shipped:
+        async with following(store, Folder(folder, part_bytes=2000), Settings(base_every_s=0.2)) as shipped:
             await shipped.reaches(1)
             history: dict[int, dict[str, bytes]] = {}
             for _ in range(15):
@@ -154,8 +165,8 @@ async def test_a_time_means_the_last_state_before_it(tmp_path: Path) -> None:
 
 async def test_old_files_are_removed_and_the_rest_still_restores(tmp_path: Path) -> None:
     rng = random.Random(11)
-    settings = Settings(segment_bytes=500, base_every_s=0.0, keep_s=0.0)
-    async with opened("memory://") as store, following(store, tmp_path, settings) as shipped:
+    settings = Settings(base_every_s=0.0, keep_s=0.0)
+    async with opened("memory://") as store, following(store, Folder(tmp_path, part_bytes=500), settings) as shipped:
         await shipped.reaches(1)
         history: dict[int, dict[str, bytes]] = {}
         async with asyncio.timeout(PATIENCE_S):
@@ -178,11 +189,93 @@ async def test_a_folder_of_another_store_is_refused(tmp_path: Path) -> None:
         await shipped.reaches(5)
     async with opened("memory://") as other:
         with pytest.raises(errors.StoreError, match="belongs to another store"):
-            await Follower(other, tmp_path, time=CLOCK).run()
+            await Follower(other, Folder(tmp_path), time=CLOCK).run()
 
 
 async def test_two_followers_of_one_folder_are_refused(tmp_path: Path) -> None:
     async with opened("memory://") as store, following(store, tmp_path) as shipped:
         await shipped.reaches(1)
-        with pytest.raises(errors.StoreError, match="another `rota backup --follow` writes"):
-            await Follower(store, tmp_path, time=CLOCK).run()
+        with pytest.raises(errors.StoreError, match="another `rota backup` writes"):
+            await Follower(store, Folder(tmp_path), time=CLOCK).run()
+
+
+async def test_an_encrypted_folder_is_read_with_its_key_only(tmp_path: Path) -> None:
+    rng, key = random.Random(12), b"k" * 32
+    place = Folder(tmp_path, key=key, part_bytes=1000)
+    history: dict[int, dict[str, bytes]] = {}
+    async with opened("memory://") as store, following(store, place) as shipped:
+        await shipped.reaches(1)
+        for _ in range(5):
+            history |= await write(store, rng, 10)
+            await shipped.reaches(max(history))
+    assert len(place.catalog().segments) > 1
+    for revision, content in history.items():
+        assert restored(tmp_path, revision, key=key) == content
+    for path in tmp_path.iterdir():
+        assert b"value" not in path.read_bytes()
+    with pytest.raises(errors.StoreError, match="is encrypted"):
+        restored(tmp_path)
+    with pytest.raises(errors.StoreError, match="does not open with this key"):
+        restored(tmp_path, key=b"x" * 32)
+
+
+async def test_a_plain_log_in_an_encrypted_folder_is_refused(tmp_path: Path) -> None:
+    key = b"k" * 32
+    async with opened("memory://") as store:
+        async with following(store, Folder(tmp_path, key=key)) as shipped:
+            await shipped.reaches(1)
+        SegmentWriter.create(catalog.segment_path(tmp_path, shipped.latest.revision), after=1).complete()
+        with pytest.raises(errors.StoreError, match="is not encrypted"):
+            await Follower(store, Folder(tmp_path, key=key), time=CLOCK).run()
+
+
+async def test_metrics_show_what_is_shipped_and_for_how_long_a_change_waits(tmp_path: Path) -> None:
+    time, metrics = FakeClock(), Metrics("backup")
+    place = FailingFolder(tmp_path)
+    async with opened("memory://") as store:
+        follower = Follower(store, place, time=time, metrics=ShippingMetrics(metrics))
+        running = asyncio.create_task(follower.run())
+        try:
+            await until(lambda: (metrics.value("shipped_revision") or 0) >= 1)
+            assert metrics.value("lag_seconds") == 0.0
+            assert metrics.value("last_base_timestamp_seconds") == time.now()
+            assert metrics.value("base_interval_seconds") == 24 * 3600.0
+            place.fails = True
+            history = await write(store, random.Random(13), 1)
+            await until(lambda: metrics.value("errors_total", what="log") == 1.0)
+            await until(lambda: time.sleeping > 0)
+            await time.advance(1.5)
+            assert metrics.value("lag_seconds") == 1.5
+            place.fails = False
+            async with asyncio.timeout(PATIENCE_S):
+                while metrics.value("shipped_revision") != max(history):
+                    await time.advance(1.0)
+                    await asyncio.sleep(0.01)
+            assert metrics.value("lag_seconds") == 0.0
+            assert metrics.value("gaps_total") == 0.0
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+    assert restored(tmp_path) == history[max(history)]
+
+
+class FailingFolder(Folder):
+    """A folder whose disk can be full."""
+
+    fails = False
+
+    def begin(self, after: int) -> SegmentWriter:
+        if self.fails:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().begin(after)
+
+    def probe(self) -> None:
+        if self.fails:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().probe()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - the condition changes in other tasks
+            await asyncio.sleep(0.01)

@@ -11,14 +11,16 @@ from rota.store.shipping import segments
 from rota.store.shipping.segments import Record, SegmentWriter
 from rota.store.store_interface import Batch, Event
 
+KEY = b"k" * 32
+
 
 def batch(revision: int, value: bytes = b"v") -> Batch:
     return Batch([Event(f"/k/{revision}", revision, value, revision, None)], revision)
 
 
-def written(path: Path, count: int, *, complete: bool = False) -> list[int]:
+def written(path: Path, count: int, *, complete: bool = False, key: bytes | None = None) -> list[int]:
     """Write records; returns the size of the file after each, the header first."""
-    writer = SegmentWriter.create(path, after=10)
+    writer = SegmentWriter.create(path, after=10, key=key)
     sizes = [writer.size]
     for number in range(count):
         writer.append(batch(11 + number), taken_at=100.0 + number)
@@ -30,8 +32,8 @@ def written(path: Path, count: int, *, complete: bool = False) -> list[int]:
     return sizes
 
 
-def revisions(path: Path) -> list[int]:
-    return [record.revision for record in segments.read(path)]
+def revisions(path: Path, key: bytes | None = None) -> list[int]:
+    return [record.revision for record in segments.read(path, key=key)]
 
 
 def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -49,28 +51,30 @@ def test_a_cut_at_any_byte_keeps_every_frame_before_it(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("segments") / "s"
-    sizes = written(path, 4)
+    key = data.draw(st.sampled_from([None, KEY]))
+    sizes = written(path, 4, key=key)
     cut = data.draw(st.integers(0, sizes[-1]))
     path.write_bytes(path.read_bytes()[:cut])
-    assert revisions(path) == [11 + number for number, size in enumerate(sizes[1:]) if size <= cut]
-    assert (segments.inspect(path) is None) is (cut < sizes[0])
+    assert revisions(path, key) == [11 + number for number, size in enumerate(sizes[1:]) if size <= cut]
+    assert (segments.inspect(path, key=key) is None) is (cut < sizes[0])
 
 
 @given(data=st.data())
 def test_a_changed_byte_never_changes_a_record(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("segments") / "s"
-    sizes = written(path, 4, complete=True)
+    key = data.draw(st.sampled_from([None, KEY]))
+    sizes = written(path, 4, complete=True, key=key)
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] ^= data.draw(st.integers(1, 255))
     path.write_bytes(content)
     intact = [11 + number for number, size in enumerate(sizes[1:]) if size <= place]
     try:
-        assert revisions(path) == intact or place >= sizes[-1]
+        assert revisions(path, key) == intact or place >= sizes[-1]
     except errors.Corrupt:
         pass
     else:
-        found = segments.inspect(path)
+        found = segments.inspect(path, key=key)
         assert found is None or not found.complete
 
 
@@ -100,3 +104,27 @@ def test_a_failed_write_leaves_the_confirmed_part(tmp_path: Path, monkeypatch: p
     writer.append(batch(13), taken_at=3.0)
     writer.complete()
     assert revisions(tmp_path / "s") == [11, 13]
+
+
+def test_an_encrypted_segment_ends_with_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another frame in the place of the failed one would have its nonce."""
+    writer = SegmentWriter.create(tmp_path / "s", after=10, key=KEY)
+    writer.append(batch(11), taken_at=1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space"):
+            writer.append(batch(12), taken_at=2.0)
+    with pytest.raises(OSError, match="an earlier write"):
+        writer.append(batch(13), taken_at=3.0)
+    writer.complete()
+    assert (tmp_path / "s").stat().st_size == writer.size
+    assert revisions(tmp_path / "s", KEY) == [11]
+
+
+def test_a_frame_of_another_segment_does_not_open(tmp_path: Path) -> None:
+    first = written(tmp_path / "a", 2, key=KEY)
+    written(tmp_path / "b", 2, key=KEY)
+    a, b = (tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()
+    (tmp_path / "c").write_bytes(a[: first[1]] + b[first[1] :])
+    # The digests do not fit either: to a reader the segment ends there.
+    assert revisions(tmp_path / "c", KEY) == [11]

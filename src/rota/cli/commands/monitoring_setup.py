@@ -39,6 +39,7 @@ def write(
     folder: Path,
     runbooks: str,
     alertmanagers: tuple[str, ...],
+    backups: tuple[str, ...],
     ttl: float,
     interval: int,
     discovery: str,
@@ -68,6 +69,7 @@ def write(
         alertmanagers=alertmanagers,
         interval_s=interval,
         workers_file=_WORKERS if discovery == FILE else "",
+        backups=backups,
     )
     if discovery == FILE:
         _replace(folder / _WORKERS, workers)

@@ -1,6 +1,6 @@
-"""Continuous backup: a folder of base backups and of the log since them, for a restore to any moment.
+"""Continuous backup: base backups and the log since them, for a restore to any moment.
 
-`segments` is the file format of the log, `catalog` knows which files a folder holds and which it still needs,
-`follower` writes the folder while the store is in use, and `recovery` computes the state at a moment. Copying the
-folder to another machine is the operator's part.
+`places` is the interface of what keeps them: a `folder`, or a `bucket` of the S3 API (`s3_client`). `segments` is the
+file format of the log, and `catalog` knows which files a place holds and which it still needs. `bases` takes complete
+backups, `follower` also writes the log, `recovery` computes the state at a moment, `metrics` shows how far they are.
 """

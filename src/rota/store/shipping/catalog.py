@@ -82,17 +82,17 @@ def segment_path(folder: Path, after: int) -> Path:
     return folder / f"{_LOG}{after:0{_DIGITS}}{_LOG_SUFFIX}"
 
 
-def read(folder: Path) -> Catalog:
+def read(folder: Path, *, key: bytes | None = None) -> Catalog:
     """Read what a folder holds. A damaged segment in the middle of the log is an error, a missing one is a gap."""
     if not folder.is_dir():
         raise errors.StoreError(f"there is no folder {folder}", "name a folder that `rota backup --follow` wrote")
-    bases = [_base(path) for path in _named(folder, _BASE, _BASE_SUFFIX)]
-    logs = [segments.inspect(path) for path in _named(folder, _LOG, _LOG_SUFFIX)]
+    bases = [_base(path, key) for path in _named(folder, _BASE, _BASE_SUFFIX)]
+    logs = [segments.inspect(path, key=key) for path in _named(folder, _LOG, _LOG_SUFFIX)]
     return Catalog(bases, [segment for segment in logs if segment is not None])
 
 
-def _base(path: Path) -> Base:
-    header = archive.header(path)
+def _base(path: Path, key: bytes | None) -> Base:
+    header = archive.header(path, key=key)
     return Base(path, header.revision, header.taken_at)
 
 

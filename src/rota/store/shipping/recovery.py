@@ -5,6 +5,7 @@ from msgspec import Struct
 from rota.store import archive, errors, holds
 from rota.store.shipping import segments
 from rota.store.shipping.catalog import Base, Catalog
+from rota.store.shipping.places import Place
 from rota.store.store_interface import Entry
 
 
@@ -15,15 +16,15 @@ class Moment(Struct, frozen=True):
     revision: int
 
 
-def moment(catalog: Catalog, *, revision: int | None = None, at: float | None = None) -> Moment:
+def moment(place: Place, catalog: Catalog, *, revision: int | None = None, at: float | None = None) -> Moment:
     """Find a state: that of a revision, the last one at or before a time, or the newest one.
 
     A time means the follower's clock. If that clock was set back, the latest of several matching states is meant.
     """
     if not catalog.bases:
-        raise errors.StoreError("the folder holds no base backup", "run `rota backup --follow` first")
+        raise errors.StoreError(f"{place.name} holds no base backup", "run `rota backup --follow` first")
     if at is not None:
-        return _at_time(catalog, at)
+        return _at_time(place, catalog, at)
     if revision is None:
         revision = catalog.shipped
     for base in reversed(catalog.bases):
@@ -38,7 +39,7 @@ def _reach(catalog: Catalog, base: Base) -> int:
     return max((segment.revision for segment in catalog.chain(base)), default=base.revision)
 
 
-def _at_time(catalog: Catalog, at: float) -> Moment:
+def _at_time(place: Place, catalog: Catalog, at: float) -> Moment:
     windows = catalog.windows()
     if not any(window.first_at <= at for window in windows):
         raise errors.StoreError("the backup begins after that time", _windows_text(catalog))
@@ -49,7 +50,10 @@ def _at_time(catalog: Catalog, at: float) -> Moment:
         for segment in catalog.chain(base):
             if segment.first_at is None or segment.first_at > at:
                 continue
-            for record in segments.read(segment.path):
+            if segment.last_at is not None and segment.last_at <= at:
+                found = max(found, segment.revision)
+                continue
+            for record in segments.read(place.local(segment.path), key=place.key):
                 if record.taken_at <= at:
                     found = max(found, record.revision)
         return Moment(base, found)
@@ -61,13 +65,15 @@ def _windows_text(catalog: Catalog) -> str:
     return f"it holds the revisions {', '.join(parts)}; `rota backup DIR --list` shows their times"
 
 
-def state(catalog: Catalog, wanted: Moment) -> list[Entry]:
+def state(place: Place, catalog: Catalog, wanted: Moment) -> list[Entry]:
     """The entries at a moment, in key order. Leases are not kept; holds on history end with their store."""
-    entries = {entry.key: entry for entry in archive.entries(wanted.base.path)}
-    for segment in catalog.chain(wanted.base):
-        if segment.after >= wanted.revision:
-            break
-        for record in segments.read(segment.path):
+    base = place.local(wanted.base.path)
+    archive.verify(base, key=place.key)
+    entries = {entry.key: entry for entry in archive.entries(base, key=place.key)}
+    parts = [segment.path for segment in catalog.chain(wanted.base) if segment.after < wanted.revision]
+    place.prefetch(parts)
+    for path in parts:
+        for record in segments.read(place.local(path), key=place.key):
             for change in record.changes:
                 if wanted.base.revision < change.revision <= wanted.revision:
                     _apply(entries, change)

@@ -6,8 +6,12 @@ the one before it, so a frame that was altered, removed or moved is noticed.
 
 The writer syncs a frame before it writes the next. After a crash only the last frame can be incomplete; such a frame
 was never confirmed, and readers stop before it. Damage anywhere else is an error.
+
+With a key, the magic number is another one, a salt follows it, and each frame is encrypted (`sealing`). The digests
+cover the encrypted frames: they show damage without the key.
 """
 
+import errno
 import hashlib
 import os
 import zlib
@@ -18,12 +22,15 @@ from typing import BinaryIO, Final, Self
 import msgspec
 from msgspec import Struct
 
-from rota.store import errors
+from rota.store import errors, sealing
+from rota.store.sealing import Sealing
 from rota.store.store_interface import Batch
 
 #: The version of the layout; raised whenever an older Rota would misread it.
 FORMAT: Final = 1
 _MAGIC: Final = b"rota-log\n"
+#: As long as the other.
+_SEALED_MAGIC: Final = b"rota-slg\n"
 _LENGTH_BYTES: Final = 8
 #: Tells an altered length from a frame that was not written to its end.
 _CHECK_BYTES: Final = 4
@@ -70,25 +77,33 @@ _FRAME: msgspec.msgpack.Decoder[Header | Record | End] = msgspec.msgpack.Decoder
 
 
 class SegmentWriter:
-    """Writes one segment. A failed `append` leaves the file as it was before."""
+    """Writes one segment. A failed `append` leaves the file as it was before.
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
+    An encrypted segment ends with a failure: the next frame would have the nonce of the one that failed, parts of which
+    may be on the disk.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, key: bytes | None) -> None:
         self.path: Final = path
         self._file: Final = file
-        self._digest = hashlib.sha256(_MAGIC).digest()
+        salt = b"" if key is None else sealing.salt()
+        self._head: Final = _MAGIC if key is None else _SEALED_MAGIC + salt
+        self._sealing: Final = None if key is None else Sealing(key, salt)
+        self._failed = False
+        self._digest = hashlib.sha256(self._head).digest()
         self._records = 0
         #: The size of the confirmed part.
         self.size = 0
 
     @classmethod
-    def create(cls, path: Path, *, after: int) -> Self:
+    def create(cls, path: Path, *, after: int, key: bytes | None = None) -> Self:
         """Begin a segment, durable with its name; a file of that name holds no confirmed record and is replaced."""
         # A log holds every secret of the cluster: only its owner may read it.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        writer = cls(path, os.fdopen(descriptor, "wb", buffering=0))
+        writer = cls(path, os.fdopen(descriptor, "wb", buffering=0), key)
         try:
-            writer._file.write(_MAGIC)
-            writer.size = len(_MAGIC)
+            writer._file.write(writer._head)
+            writer.size = len(writer._head)
             writer._write(Header(format=FORMAT, after=after))
             sync_folder(path.parent)
         except BaseException:
@@ -105,7 +120,8 @@ class SegmentWriter:
     def complete(self) -> None:
         """Mark the segment as complete and close it."""
         try:
-            self._write(End(self._records))
+            if not self._failed:
+                self._write(End(self._records))
         finally:
             self._file.close()
 
@@ -114,7 +130,11 @@ class SegmentWriter:
         self._file.close()
 
     def _write(self, content: Header | Record | End) -> None:
+        if self._failed:
+            raise OSError(errno.EIO, f"an earlier write to {self.path} failed")
         packed = zlib.compress(msgspec.msgpack.encode(content), level=1)
+        if self._sealing is not None:
+            packed = self._sealing.seal(packed)
         digest = hashlib.sha256(self._digest + packed).digest()
         length = len(packed).to_bytes(_LENGTH_BYTES, "big")
         frame = length + _check(length) + digest + packed
@@ -124,6 +144,7 @@ class SegmentWriter:
                 written += self._file.write(frame[written:])
             os.fsync(self._file.fileno())
         except OSError:
+            self._failed = self._sealing is not None
             self._file.truncate(self.size)
             self._file.seek(self.size)
             raise
@@ -144,18 +165,18 @@ class Segment(Struct, frozen=True):
     complete: bool
 
 
-def read(path: Path) -> Iterator[Record]:
+def read(path: Path, *, key: bytes | None = None) -> Iterator[Record]:
     """The confirmed records of a segment, in order. Raises Corrupt for damage."""
-    for content in _contents(path):
+    for content in _contents(path, key):
         if isinstance(content, Record):
             yield content
 
 
-def inspect(path: Path) -> Segment | None:
+def inspect(path: Path, *, key: bytes | None = None) -> Segment | None:
     """Read the whole segment; None if not even its header was confirmed."""
     after: int | None = None
     revision, first_at, last_at, complete = 0, None, None, False
-    for content in _contents(path):
+    for content in _contents(path, key):
         match content:
             case Header():
                 after = revision = content.after
@@ -167,19 +188,20 @@ def inspect(path: Path) -> Segment | None:
     return None if after is None else Segment(path, after, revision, first_at, last_at, complete)
 
 
-def _contents(path: Path) -> Iterator[Header | Record | End]:
+def _contents(path: Path, key: bytes | None) -> Iterator[Header | Record | End]:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(len(_MAGIC))
-        if start != _MAGIC:
-            if _MAGIC.startswith(start):
+        if start not in {_MAGIC, _SEALED_MAGIC}:
+            if _MAGIC.startswith(start) or _SEALED_MAGIC.startswith(start):
                 return
             raise errors.Corrupt(f"{path} is not a segment of Rota's log", "remove the file from the folder")
-        digest = hashlib.sha256(_MAGIC).digest()
+        opener = sealing.opening(path, file, sealed=start == _SEALED_MAGIC, key=key)
+        digest = hashlib.sha256(start if opener is None else start + opener.salt).digest()
         records, first = 0, True
         while (packed := _frame(path, file, size, digest)) is not None:
             digest = hashlib.sha256(digest + packed).digest()
-            content = _decode(path, packed)
+            content = _decode(path, packed if opener is None else opener.open(packed))
             if first is not isinstance(content, Header):
                 raise _damaged(path, "its header is not at its beginning")
             if isinstance(content, End) and (content.records != records or file.tell() != size):

@@ -1,0 +1,94 @@
+"""Where a continuous backup is kept: the interface of folders and buckets.
+
+Files in every place have the same formats (`archive`, `segments`). All methods block; an async caller uses threads.
+"""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from rota.store import errors
+from rota.store.shipping.catalog import Catalog
+from rota.store.store_interface import Batch
+
+
+class ClaimLost(errors.StoreError):
+    """Another process writes to the place now."""
+
+
+class LogWriter(Protocol):
+    """Writes the next part of the log."""
+
+    @property
+    def size(self) -> int:
+        """The size of the confirmed part in bytes."""
+        ...
+
+    def append(self, batch: Batch, taken_at: float) -> None:
+        """Write a batch; it is durable when this returns. Raises OSError if it is not."""
+        ...
+
+    def complete(self) -> None:
+        """End this part."""
+        ...
+
+
+class Place(Protocol):
+    """Keeps base backups and the log since them. Raises OSError for failures that may pass."""
+
+    @property
+    def name(self) -> str:
+        """The place as its user wrote it."""
+        ...
+
+    @property
+    def key(self) -> bytes | None:
+        """The key that its files are encrypted with."""
+        ...
+
+    @property
+    def pause_s(self) -> float:
+        """How long to gather changes before the next write; 0 where a write costs little."""
+        ...
+
+    @property
+    def part_bytes(self) -> int:
+        """The most bytes of one part of the log."""
+        ...
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Make the place ready for writing and keep other writers out; StoreError if it cannot be used."""
+        ...
+
+    def catalog(self) -> Catalog:
+        """What the place holds; StoreError if it cannot be read."""
+        ...
+
+    def local(self, path: Path) -> Path:
+        """A file of the catalog as a file of this machine."""
+        ...
+
+    def prefetch(self, paths: Iterable[Path]) -> None:
+        """Prepare several files for `local`."""
+        ...
+
+    def begin(self, after: int) -> LogWriter:
+        """Begin a part of the log that continues after a revision."""
+        ...
+
+    def draft(self) -> Path:
+        """Where a base backup is written before `keep_base`."""
+        ...
+
+    def keep_base(self, draft: Path) -> None:
+        """Give a complete base backup its name; it is durable when this returns."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Delete a file of the catalog."""
+        ...
+
+    def probe(self) -> None:
+        """Raise OSError if nothing can be written."""
+        ...

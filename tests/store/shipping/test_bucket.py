@@ -1,0 +1,177 @@
+"""A continuous backup in a bucket: the same moments as in a folder, through the S3 API of a real server."""
+
+import base64
+import contextlib
+import random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.store.shipping import s3_server
+from tests.store.shipping.test_following import following, write
+
+from rota import backups
+from rota.kit import system
+from rota.store import errors
+from rota.store.logstore import LogStore
+from rota.store.shipping import recovery, s3_client
+from rota.store.shipping.bucket import BucketPlace
+from rota.store.shipping.follower import Follower, Settings
+from rota.store.shipping.places import ClaimLost
+from rota.store.shipping.s3_client import S3Client
+from rota.store.store_interface import Entry, RevisionRange
+from rota.testing.clocks import FakeClock
+from rota.testing.store_contract import opened
+
+CLOCK = system.SystemClock()
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    with s3_server.serving(monkeypatch) as found:
+        yield found
+
+
+def client_of(environment: dict[str, str]) -> S3Client:
+    bucket, _ = s3_client.parse(f"s3://{s3_server.BUCKET}/rota", environment)
+    return S3Client(bucket, CLOCK)
+
+
+def place_of(environment: dict[str, str], scratch: Path, key: bytes | None = None) -> BucketPlace:
+    scratch.mkdir(exist_ok=True)
+    return BucketPlace(
+        client_of(environment), "rota", name="s3://backups/rota", scratch=scratch, time=CLOCK, key=key, pause_s=0.001
+    )
+
+
+def state(place: BucketPlace, revision: int | None = None, at: float | None = None) -> dict[str, bytes]:
+    found = place.catalog()
+    wanted = recovery.moment(place, found, revision=revision, at=at)
+    return {entry.key: entry.value for entry in recovery.state(place, found, wanted)}
+
+
+def test_objects_are_written_listed_read_and_deleted(environment: dict[str, str], tmp_path: Path) -> None:
+    client = client_of(environment)
+    names = [f"p/a b+c=é/{number:04}" for number in range(1005)]  # more than one page of a list
+    for name in (names[0], names[7], *names[1000:]):
+        client.put(name, b"content of " + name.encode())
+    (tmp_path / "file").write_bytes(b"x" * 3_000_000)
+    client.put("p/file", tmp_path / "file")
+    assert list(client.list("p/a b")) == [names[0], names[7], *names[1000:]]
+    assert client.get(names[7]) == b"content of " + names[7].encode()
+    client.download("p/file", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == b"x" * 3_000_000
+    assert (tmp_path / "copy").stat().st_mode & 0o077 == 0
+    client.delete(names[7])
+    client.delete(names[7])
+    assert list(client.list("p/a b")) == [names[0], *names[1000:]]
+    with pytest.raises(s3_client.S3Missing):
+        client.get(names[7])
+
+
+def test_a_wrong_secret_is_refused_and_a_server_that_is_down_may_come_back(environment: dict[str, str]) -> None:
+    with pytest.raises(s3_client.S3Refused, match="SignatureDoesNotMatch"):
+        client_of({**environment, "AWS_SECRET_ACCESS_KEY": "wrong"}).put("x", b"")
+    with pytest.raises(OSError):  # noqa: PT011 - each system words it in its own way
+        client_of({**environment, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}).put("x", b"")
+
+
+async def test_every_revision_in_a_bucket_can_be_restored(environment: dict[str, str], tmp_path: Path) -> None:
+    rng, key = random.Random(21), b"k" * 32
+    place = place_of(environment, tmp_path / "scratch", key)
+    async with opened("memory://") as store:
+        async with following(store, place) as shipped:
+            await shipped.reaches(1)
+            history = await write(store, rng, 10)
+            await shipped.reaches(max(history))
+            middle = shipped.latest
+            history |= await write(store, rng, 10)
+            await shipped.reaches(max(history))
+        history |= await write(store, rng, 10)
+        async with following(store, place) as shipped:  # continues after the confirmed part
+            await shipped.reaches(max(history))
+    reader = place_of(environment, tmp_path / "other", key)
+    assert len(reader.catalog().windows()) == 1
+    for revision, content in history.items():
+        assert state(reader, revision) == content
+    assert state(reader, at=middle.at + 1e-6) == history[middle.revision]
+    with pytest.raises(errors.StoreError, match="is encrypted"):
+        state(place_of(environment, tmp_path / "without"))
+
+
+async def test_old_objects_are_removed_and_a_part_has_one_object(environment: dict[str, str], tmp_path: Path) -> None:
+    rng = random.Random(22)
+    place = place_of(environment, tmp_path / "scratch")
+    async with opened("memory://") as store:
+        async with following(store, place, Settings(base_every_s=0.0, keep_s=0.0)) as shipped:
+            await shipped.reaches(1)
+            history: dict[int, dict[str, bytes]] = {}
+            while not history or place.catalog().bases[0].revision < 10:
+                history |= await write(store, rng, 5)
+                await shipped.reaches(max(history))
+        found = place.catalog()
+        assert len({segment.after for segment in found.segments}) == len(found.segments)
+        assert state(place) == history[max(history)]
+
+
+async def test_a_writer_ends_when_another_one_claimed_the_place(environment: dict[str, str], tmp_path: Path) -> None:
+    time = FakeClock()
+    place = BucketPlace(client_of(environment), "rota", name="s3://b", scratch=tmp_path, time=time)
+    (tmp_path / "file").write_bytes(b"")
+    with contextlib.ExitStack() as claims:
+        claims.enter_context(place.claim())
+        claims.enter_context(place_of(environment, tmp_path / "other").claim())
+        await time.advance(60.0)
+        with pytest.raises(ClaimLost, match="another `rota backup` writes to s3://b"):
+            place.upload("x", tmp_path / "file")
+
+
+async def test_a_bucket_that_cannot_be_used_is_refused_at_the_start(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    bucket, _ = s3_client.parse("s3://missing/rota", environment)
+    place = BucketPlace(S3Client(bucket, CLOCK), "rota", name="s3://missing/rota", scratch=tmp_path, time=CLOCK)
+    async with opened("memory://") as store:
+        with pytest.raises(errors.StoreError, match="NoSuchBucket"):
+            await Follower(store, place, time=CLOCK).run()
+
+
+async def test_a_store_is_backed_up_listed_verified_and_restored_by_its_address_in_s3(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    key = tmp_path / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(base64.b64encode(b"k" * 32))
+    source, copy, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db", f"s3://{s3_server.BUCKET}/daily"
+    async with opened(source) as store:
+        history = await write(store, random.Random(23), 600)
+    done = await backups.backup_to_place(source, target, key_file=key)
+    assert done["revision"] == max(history)
+    (window,) = backups.windows(target, key_file=key)
+    assert (window["first_revision"], window["last_revision"]) == (max(history), max(history))
+    content = history[max(history)]
+    assert await backups.verify(target, key_file=key) == {
+        "files": 1,
+        "entries": len(content),
+        "revision": max(history),
+    }
+    await backups.restore_moment(target, copy, revision=None, at=None, key_file=key)
+    async with opened(copy) as store:
+        assert {entry.key: entry.value for entry in (await store.list("")).entries} == content
+
+
+async def test_a_restore_that_differs_from_its_backup_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, file = f"sqlite:///{tmp_path}/a.db", tmp_path / "file"
+    async with opened(source) as store:
+        await write(store, random.Random(24), 30)
+    await backups.backup(source, file, progress=lambda _: None)
+    honest = LogStore.load
+
+    async def lossy(self: LogStore, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
+        return await honest(self, list(entries)[:-1], revision=revision)
+
+    monkeypatch.setattr(LogStore, "load", lossy)
+    with pytest.raises(errors.Corrupt, match="holds more entries than it restores"):
+        await backups.verify(str(file))

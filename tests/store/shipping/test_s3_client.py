@@ -1,0 +1,89 @@
+"""Requests to S3 are signed as AWS documents it, and settings come from the environment."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rota.store import errors
+from rota.store.shipping import s3_client
+from rota.store.shipping.s3_client import Bucket
+
+#: The credentials of the examples in AWS' documentation of signature version 4 for S3.
+DOCUMENTED = Bucket(
+    name="examplebucket",
+    endpoint="https://examplebucket.s3.amazonaws.com",
+    region="us-east-1",
+    access_key="AKIAIOSFODNN7EXAMPLE",
+    secret_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    in_path=False,
+)
+EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "more", "digest", "expected"),
+    [
+        (
+            *("GET", "/test.txt", "", {"range": "bytes=0-9"}, EMPTY),
+            "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+        ),
+        (
+            *("PUT", "/test%24file.text", ""),
+            {"date": "Fri, 24 May 2013 00:00:00 GMT", "x-amz-storage-class": "REDUCED_REDUNDANCY"},
+            "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072",
+            "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
+        ),
+        (
+            *("GET", "/", "max-keys=2&prefix=J", {}, EMPTY),
+            "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+        ),
+    ],
+)
+def test_signatures_are_those_of_the_documentation(
+    method: str, path: str, query: str, more: dict[str, str], digest: str, expected: str
+) -> None:
+    at = datetime(2013, 5, 24, tzinfo=UTC)
+    headers = {
+        "host": "examplebucket.s3.amazonaws.com",
+        "x-amz-content-sha256": digest,
+        "x-amz-date": "20130524T000000Z",
+        **more,
+    }
+    signed = s3_client.signature(DOCUMENTED, method, path, query, headers, digest, at)
+    assert signed.endswith(f"Signature={expected}")
+
+
+def test_a_bucket_of_aws_is_part_of_the_host_name_unless_it_has_dots() -> None:
+    found, prefix = s3_client.parse("s3://backups/rota/prod/", {**KEYS, "AWS_REGION": "eu-west-1"})
+    assert (found.endpoint, found.in_path, prefix) == (
+        "https://backups.s3.eu-west-1.amazonaws.com",
+        False,
+        "rota/prod",
+    )
+    dotted, _ = s3_client.parse("s3://my.backups", {**KEYS, "AWS_DEFAULT_REGION": "eu-west-1"})
+    assert (dotted.endpoint, dotted.in_path) == ("https://s3.eu-west-1.amazonaws.com", True)
+
+
+def test_another_endpoint_has_the_bucket_in_its_path() -> None:
+    found, _ = s3_client.parse("s3://b/p", {**KEYS, "AWS_ENDPOINT_URL": "http://127.0.0.1:9000/"})
+    assert (found.endpoint, found.in_path, found.region) == ("http://127.0.0.1:9000", True, "us-east-1")
+
+
+def test_credentials_are_never_shown() -> None:
+    assert "EXAMPLE" not in repr(DOCUMENTED)
+    assert "EXAMPLE" not in f"{DOCUMENTED}"
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "message"),
+    [
+        ("s3:///prefix", KEYS, "is not a place in S3"),
+        ("s3://user@bucket/prefix", KEYS, "is not a place in S3"),
+        ("s3://bucket/prefix", {}, "set AWS_ACCESS_KEY_ID"),
+        ("s3://bucket/prefix", {**KEYS, "AWS_ENDPOINT_URL": "ftp://x"}, "is no endpoint of S3"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_a_remedy(url: str, environment: dict[str, str], message: str) -> None:
+    with pytest.raises(errors.StoreError, match=message):
+        s3_client.parse(url, environment)
