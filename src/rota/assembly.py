@@ -407,6 +407,8 @@ async def run_forecaster(
             pages = diagnostics.serving(diagnostics.health(forecaster.metrics), http)
             ready(f"Metrics at {await parts.enter_async_context(pages)}.")
         supervisor.start("forecaster", forecaster.run)
+        if address := await parts.enter_async_context(forecaster.serving()):
+            ready(f"Setting the requests of new pods at {address}.")
         ready(f"Publishing forecasts of the nodes of {endpoint.server}. Ctrl-C stops it.")
         await stop.wait()
 

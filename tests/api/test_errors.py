@@ -135,7 +135,9 @@ def test_field_errors_read_as_upstream_writes_them(error: fields.FieldError, tex
     assert str(error) == text
 
 
-@pytest.mark.parametrize("kind", errors.ApiError.__subclasses__())
+@pytest.mark.parametrize(
+    "kind", [each for each in errors.ApiError.__subclasses__() if each.__module__ == errors.__name__]
+)
 def test_every_reason_survives_the_wire(kind: type[errors.ApiError]) -> None:
     error = kind("message", details=errors.Details(name="x", retry_after_seconds=3), continue_="token")
     back = errors.from_wire(error.encode())

@@ -1,5 +1,6 @@
 """The forecaster on an API server: it publishes, and the scheduler decides by what it published."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from rota.client.verbs import Client
 from rota.forecast.fleet import FleetSettings
 from rota.forecast.node_series import WORKER, NodeSeries
 from rota.forecaster import kinds, rights
-from rota.forecaster.forecaster import Forecaster, Settings
+from rota.forecaster.forecaster import Forecaster, Settings, WebhookSettings
 from rota.forecaster.vertical_autoscalers import Recommender
 from rota.testing.clusters import make_pod
 from rota.testing.schedulers import SchedulingCluster, cluster
@@ -170,4 +171,6 @@ def test_the_roles_that_the_command_names_have_every_permission() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    assert {(right.group, right.resource, right.verb) for right in rights.needed(SETTINGS)} == granted
+    everything = replace(SETTINGS, webhook=WebhookSettings(address=("", 0), tls=None))
+    assert {(right.group, right.resource, right.verb) for right in rights.needed(everything)} == granted
+    assert not any(right.resource == "pods/eviction" for right in rights.needed(SETTINGS))

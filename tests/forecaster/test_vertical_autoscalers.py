@@ -120,3 +120,37 @@ def test_pods_belong_to_the_workload_that_made_them() -> None:
     elsewhere = replica("web-4")
     elsewhere["metadata"]["namespace"] = "other"
     assert not is_target(given, elsewhere)
+
+
+def test_a_checkpoint_gives_the_same_recommendation_later_too() -> None:
+    """Weights are rounded to ten thousandths of the greatest: percentiles stay, unless they were on an edge."""
+    made, given = Recommender(), autoscaler()
+    for minute in range(300):
+        use = measured("web-1", f"{50 + minute}m", str(10**8 + minute * 10**6))
+        made.add([given], [replica("web-1")], [use], minute * MINUTE_S)
+    (kept,) = made.checkpoints(given, 300 * MINUTE_S)
+    successor = Recommender()
+    successor.restore(given, [kept])
+    assert recommended(successor, given) == recommended(made, given)
+    for recommender in (made, successor):
+        recommender.add([given], [replica("web-2")], [measured("web-2", "400m", "900000000")], 400 * MINUTE_S)
+    assert recommended(successor, given)["target"] == recommended(made, given)["target"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"version": "v2"},
+        {"cpuHistogram": {"bucketWeights": {"100000": 1}, "totalWeight": 1.0}},
+        {"cpuHistogram": {"bucketWeights": {"1": 1}, "totalWeight": float("inf")}},
+        {"firstSampleStart": None},
+        {"totalSamplesCount": "many"},
+    ],
+)
+def test_checkpoints_that_cannot_be_read_are_left_out(damage: dict[str, Any]) -> None:
+    made, given = Recommender(), autoscaler()
+    made.add([given], [replica("web-1")], [measured("web-1")], 0.0)
+    (kept,) = made.checkpoints(given, 0.0)
+    successor = Recommender()
+    successor.restore(given, [{**kept, "status": {**kept["status"], **damage}}])
+    assert "recommendation" not in successor.status(given, matched=True, now_s=0.0)

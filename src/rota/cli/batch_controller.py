@@ -4,11 +4,9 @@ from pathlib import Path
 
 import click
 
-from rota.cli import certificates, endpoints, options
+from rota.cli import endpoints, options, webhook_options
 from rota.cli.command_types import Command
-from rota.kit import errors, logs
-
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+from rota.kit import logs
 
 
 @click.command(
@@ -24,15 +22,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     ],
 )
 @endpoints.server_options
-@click.option(
-    "--webhooks", type=options.Address(), metavar="[HOST:]PORT", help="Answer admission reviews on this address."
-)
-@click.option("--tls-cert", type=_FILE, metavar="FILE", help="Certificate of the webhooks (PEM).")
-@click.option("--tls-key", type=_FILE, metavar="FILE", help="Key of the certificate (PEM).")
-@click.option(
-    "--webhook-url", default="", metavar="URL", help="Register the webhooks at the API server under this URL."
-)
-@click.option("--webhook-ca", type=_FILE, metavar="FILE", help="CA of the webhooks' certificate, for --webhook-url.")
+@webhook_options.webhook_options
 @click.option(
     "--scheduler-name",
     "schedulers",
@@ -74,11 +64,9 @@ def command(
     from rota.controllers.batch.beside import Settings  # noqa: PLC0415 - as above
 
     logs.configure()
-    if bool(webhook_url) is not (webhook_ca is not None):
-        raise errors.UserError("--webhook-url and --webhook-ca belong together")
-    tls = certificates.context(tls_cert, tls_key, client_ca=None)
-    if webhooks is not None and tls is None:
-        raise errors.UserError("API servers ask webhooks over HTTPS only", "give --tls-cert and --tls-key")
+    answering = webhook_options.chosen(
+        webhooks=webhooks, tls_cert=tls_cert, tls_key=tls_key, webhook_url=webhook_url, webhook_ca=webhook_ca
+    )
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
     with session.telling(endpoint):
         assembly.run(
@@ -86,9 +74,9 @@ def command(
                 endpoint,
                 Settings(
                     lease_namespace=lease_namespace,
-                    webhooks=webhooks,
-                    tls=tls,
-                    registered=(webhook_url, webhook_ca.read_bytes()) if webhook_ca is not None else None,
+                    webhooks=answering.address,
+                    tls=answering.tls,
+                    registered=answering.registered,
                     schedulers=schedulers,
                     http=http,
                 ),

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from rota.cli import endpoints, options
+from rota.cli import endpoints, options, webhook_options
 from rota.cli.command_types import Command
-from rota.kit import logs
+from rota.kit import errors, logs
 
 
 @click.command(
@@ -15,6 +15,11 @@ from rota.kit import logs
     examples=[
         ("rota forecaster", "for the cluster of this machine"),
         ("rota forecaster --kubeconfig admin.conf --every 30", "for any cluster with metrics.k8s.io, twice a minute"),
+        (
+            "rota forecaster --webhooks 0.0.0.0:8443 --tls-cert tls.crt --tls-key tls.key"
+            " --webhook-url https://rota-forecaster.kube-system.svc:8443 --webhook-ca ca.crt",
+            "also apply the recommendations of VerticalPodAutoscalers with a mode other than Off",
+        ),
     ],
 )
 @endpoints.server_options
@@ -34,6 +39,7 @@ from rota.kit import logs
     metavar="NAME",
     help="Namespace of the leader election Lease.",
 )
+@webhook_options.webhook_options
 @options.http_option("metrics and health")
 def command(
     *,
@@ -42,24 +48,35 @@ def command(
     server: str | None,
     every_s: float,
     lease_namespace: str,
+    webhooks: tuple[str, int] | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    webhook_url: str,
+    webhook_ca: Path | None,
     http: tuple[str, int] | None,
 ) -> None:
     """Read the usage of nodes from metrics.k8s.io, and publish the peaks to expect as NodeForecast objects.
 
     Plugins such as LoadAware and ContentionObjective read them. VerticalPodAutoscalers get recommendations of requests,
-    ClusterStates the figures of the cluster. It defines these kinds on servers that lack them. rota forecast shows
+    ClusterStates the figures of the cluster. With --webhooks, new pods get the recommended requests, and running pods
+    are updated by the mode of their autoscaler. It defines these kinds on servers that lack them. rota forecast shows
     forecasts and recommendations.
     """
     from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
     from rota.cli.commands import session  # noqa: PLC0415 - as above
-    from rota.forecaster.forecaster import Settings  # noqa: PLC0415 - as above
+    from rota.forecaster.forecaster import Settings, WebhookSettings  # noqa: PLC0415 - as above
 
     logs.configure()
+    answering = webhook_options.chosen(
+        webhooks=webhooks, tls_cert=tls_cert, tls_key=tls_key, webhook_url=webhook_url, webhook_ca=webhook_ca
+    )
+    webhook = None
+    if answering.address is not None:
+        webhook = WebhookSettings(address=answering.address, tls=answering.tls, registered=answering.registered)
+    elif webhook_url:
+        raise errors.UserError("--webhook-url registers this process, which answers nowhere", "give --webhooks")
+    settings = Settings(every_s=every_s, lease_namespace=lease_namespace, webhook=webhook)
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
     with session.telling(endpoint):
-        assembly.run(
-            assembly.run_forecaster(
-                endpoint, Settings(every_s=every_s, lease_namespace=lease_namespace), http=http, ready=click.echo
-            )
-        )
+        assembly.run(assembly.run_forecaster(endpoint, settings, http=http, ready=click.echo))
     click.echo("The forecaster has stopped.")

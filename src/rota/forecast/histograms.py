@@ -89,6 +89,18 @@ class DecayingHistograms:
         """Forget the samples of these series."""
         self._weights[rows] = 0.0
 
+    def weights(self, row: int) -> tuple[float, Floats]:
+        """The reference time of a series, and the weights of its buckets relative to that."""
+        return self._reference_s, self._weights[row].astype(np.float64)
+
+    def restore(self, row: int, reference_s: float, weights: Floats) -> None:
+        """Replace the samples of a series by weights that `weights` has returned, of this or another histogram."""
+        if reference_s > self._reference_s:
+            self._weights *= np.float32(0.5 ** ((reference_s - self._reference_s) / self.half_life_s))
+            self._reference_s = reference_s
+        shift = 2.0 ** ((reference_s - self._reference_s) / self.half_life_s)
+        self._weights[row] = (weights * shift).astype(np.float32)
+
     def percentile(self, share: float, rows: Rows = ALL) -> Floats:
         """The upper bound of the bucket in which this share of the weight is reached; NaN without samples."""
         chosen = self._weights[rows]

@@ -6,20 +6,29 @@ One process at a time works, by a Lease.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from aiohttp import web
 
 from rota.api import errors, meta
 from rota.client import status_writes
 from rota.client.elections.elector import STEADY, SYSTEM, Election, LeaderElector, LeadershipLost
+from rota.client.informers import shared_decoding
+from rota.client.informers.informer import Informer
+from rota.client.informers.reflector import Source
+from rota.client.paths import Target
 from rota.client.transports.transport import TransportError
-from rota.client.verbs import Client
+from rota.client.verbs import Client, Object
 from rota.forecast.fleet import DEFAULTS, FleetSettings
 from rota.forecast.node_series import NodeSeries, workers_own
-from rota.forecaster import kinds
+from rota.forecaster import autoscaler_webhook, kinds
+from rota.forecaster.autoscaler_webhook import AutoscalerWebhook
 from rota.forecaster.cluster_states import ClusterStateController
-from rota.forecaster.vertical_autoscalers import Recommender, is_target
+from rota.forecaster.pod_updater import UNREACHED, PodUpdater
+from rota.forecaster.vertical_autoscalers import NO_WEBHOOK, Recommender, is_target
 from rota.kit import logs, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -32,6 +41,18 @@ _ESTABLISHED_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 0.2
 #: Concurrent writes of forecasts.
 _WRITES: Final = 8
+#: How often histories are saved.
+CHECKPOINTS_S: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """Where the webhook for new pods answers."""
+
+    address: tuple[str, int]
+    tls: ssl.SSLContext | None
+    #: The URL under which the API server reaches it and the CA of its certificate, to register it.
+    registered: tuple[str, bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +62,8 @@ class Settings:
     every_s: float = 60.0
     lease_namespace: str = SYSTEM
     fleet: FleetSettings = DEFAULTS
+    #: Without it, modes of VerticalPodAutoscalers other than Off are not applied.
+    webhook: WebhookSettings | None = None
 
 
 class Forecaster:
@@ -63,6 +86,13 @@ class Forecaster:
         self._settings: Final = settings
         self._clock: Final = clock
         self._rng: Final = rng
+        self._autoscalers: Final = self._informer(kinds.AUTOSCALERS)
+        self._ranges: Final = self._informer(kinds.LIMIT_RANGES)
+        self.webhook: Final = AutoscalerWebhook(self._autoscalers, self._ranges, metrics=self.metrics)
+        self._updater: Final = PodUpdater(client, clock=clock, metrics=self.metrics)
+        #: Autoscalers whose new pods the webhook does not see.
+        self._unreached: set[str] = set()
+        self._saved_s = 0.0
         self._election: Final = Election(name=LEASE, namespace=settings.lease_namespace, identity=identity, pace=STEADY)
 
     async def install(self) -> None:
@@ -70,6 +100,7 @@ class Forecaster:
         for target, definition in (
             (kinds.FORECASTS, kinds.definition()),
             (kinds.AUTOSCALERS, kinds.autoscaler_definition()),
+            (kinds.CHECKPOINTS, kinds.checkpoint_definition()),
             (kinds.CLUSTER_STATES, kinds.cluster_state_definition()),
         ):
             await self._define(target, definition)
@@ -95,8 +126,42 @@ class Forecaster:
                 raise errors.ServiceUnavailable(f"{meta.name(definition)} is not established")
             await self._clock.sleep(_LOOK_AGAIN_S)
 
+    def _informer(self, target: Target) -> Informer[Object]:
+        source = Source(client=self._client, target=target)
+        return Informer(source, decode=shared_decoding.shared, clock=self._clock, rng=self._rng, metrics=self.metrics)
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """Answer reviews of new pods while the block runs, and have the API server ask; yields the URL."""
+        settings = self._settings.webhook
+        if settings is None:
+            yield ""
+            return
+        runner = web.AppRunner(self.webhook.application(), access_log=None)
+        await runner.setup()
+        try:
+            host, port = settings.address
+            await web.TCPSite(runner, host, port, ssl_context=settings.tls).start()
+            # Before it knows the autoscalers it would let their pods pass.
+            await self._autoscalers.wait_synced()
+            await self._ranges.wait_synced()
+            if settings.registered is not None:
+                made = autoscaler_webhook.configuration(*settings.registered)
+                await self._client.apply(autoscaler_webhook.MUTATING, made, field_manager=LEASE, force=True)
+            yield f"{'https' if settings.tls is not None else 'http'}://{host}:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
     async def run(self) -> None:
-        """Work while this process leads, until cancelled."""
+        """Follow what the webhook answers from, and work while this process leads, until cancelled."""
+        async with tasks.Supervisor("forecaster", clock=self._clock, rng=self._rng) as running:
+            if self._settings.webhook is not None:
+                running.start("autoscalers", self._autoscalers.run)
+                running.start("limit ranges", self._ranges.run)
+            running.start("election", self._campaign)
+            await running.wait()
+
+    async def _campaign(self) -> None:
         while True:
             elector = LeaderElector(self._client, self._election, clock=self._clock, rng=self._rng)
             try:
@@ -116,10 +181,15 @@ class Forecaster:
 
     async def _forecast(self) -> None:
         series, recommender = NodeSeries(self._settings.fleet), Recommender()
+        has_histories = False
         while True:
             try:
                 await self.step(series)
+                if not has_histories:
+                    await self.restore(recommender)
+                    has_histories = True
                 await self.recommend(recommender)
+                await self.save(recommender)
             except (errors.ApiError, TransportError) as error:
                 log.warning("usage of nodes cannot be read", error=error)
             await self._clock.sleep(self._settings.every_s)
@@ -156,10 +226,14 @@ class Forecaster:
             measured = []
         now = self._clock.now()
         recommender.add(autoscalers, pods, measured, now)
-        written = 0
+        written, present = 0, []
         for each in autoscalers:
             matched = any(is_target(each, pod) for pod in pods)
-            status = recommender.status(each, matched=matched, now_s=now)
+            unapplied = UNREACHED if meta.uid(each) in self._unreached else ""
+            if self._settings.webhook is None:
+                unapplied = NO_WEBHOOK
+            status = recommender.status(each, matched=matched, now_s=now, unapplied=unapplied)
+            present.append({**each, "status": status})
             if status == each.get("status"):
                 continue
             try:
@@ -173,7 +247,49 @@ class Forecaster:
                 written += 1
             except (errors.ApiError, TransportError) as error:
                 log.warning("recommendation cannot be written", autoscaler=meta.qualified_name(each), error=error)
+        if self._settings.webhook is not None:
+            ranges = (await self._client.list(kinds.LIMIT_RANGES)).items
+            self._unreached = await self._updater.turn(present, pods, ranges)
         return written
+
+    async def restore(self, recommender: Recommender) -> None:
+        """Take the histories that a former process has left."""
+        found = (await self._client.list(kinds.CHECKPOINTS)).items
+        for each in (await self._client.list(kinds.AUTOSCALERS)).items if found else ():
+            recommender.restore(each, found)
+        self._saved_s = self._clock.now()
+
+    async def save(self, recommender: Recommender, *, at_once: bool = False) -> int:
+        """Write the histories for a next process if it is time; returns the number of objects."""
+        now = self._clock.now()
+        if now - self._saved_s < CHECKPOINTS_S and not at_once:
+            return 0
+        self._saved_s = now
+        documents = [
+            document
+            for each in (await self._client.list(kinds.AUTOSCALERS)).items
+            for document in recommender.checkpoints(each, now)
+        ]
+        gate = asyncio.Semaphore(_WRITES)
+        return sum(await asyncio.gather(*(self._save(gate, document) for document in documents)))
+
+    async def _save(self, gate: asyncio.Semaphore, document: dict[str, Any]) -> bool:
+        name, namespace = meta.name(document), meta.namespace(document)
+        async with gate:
+            try:
+                try:
+                    present = await self._client.get(kinds.CHECKPOINTS, name, namespace=namespace)
+                except errors.NotFound:
+                    await self._client.create(kinds.CHECKPOINTS, document, namespace=namespace)
+                else:
+                    # A whole update: a patch would keep buckets that are empty now.
+                    version = {"resourceVersion": meta.metadata(present)["resourceVersion"]}
+                    metadata = {**document["metadata"], **version}
+                    await self._client.update(kinds.CHECKPOINTS, {**document, "metadata": metadata})
+            except (errors.ApiError, TransportError) as error:
+                log.warning("history cannot be written", checkpoint=f"{namespace}/{name}", error=error)
+                return False
+        return True
 
     async def _publish(self, gate: asyncio.Semaphore, series: NodeSeries, document: dict[str, Any]) -> bool:
         name = meta.name(document)

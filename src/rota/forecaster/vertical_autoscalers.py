@@ -4,8 +4,8 @@ The formulas are VPA's (`rota.forecast.recommendations`): a decaying histogram o
 request of its container, and one of the daily peaks of memory. A histogram belongs to the workload, so a new replica
 starts from the history of the others. Recommendations are kept within the bounds of the object's resource policy.
 
-The mode `Off` is served: recommendations are published and nothing is changed. An object with another mode gets its
-recommendation too, and a condition that says that it is not applied.
+Modes other than `Off` need the webhook of `rota forecaster`; without it, an object gets its recommendation and a
+condition that says that it is not applied.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rota.api import meta, pod_owners, resources, times
+from rota.api import meta, resources, times
 from rota.api.resources import CPU, MEMORY
 from rota.forecast.histograms import DAY_S, VPA_CPU, VPA_MEMORY, DecayingHistograms
 from rota.forecast.recommendations import (
@@ -26,14 +26,17 @@ from rota.forecast.recommendations import (
     vpa_confidence,
     vpa_range,
 )
+from rota.forecaster import checkpoints, recommended_pods
+from rota.forecaster.checkpoints import HistoryState
+from rota.forecaster.recommended_pods import OFF, capped
 
 Object = Mapping[str, Any]
 
 #: What VPA recommends for a whole pod at least: millicores and bytes.
 LEAST: Final = {CPU: 25.0, MEMORY: 250.0 * 2**20}
 _FIELDS: Final = ("lowerBound", "target", "upperBound")
-_OFF: Final = "Off"
-_ALL: Final = "*"
+_NO_PODS: Final = "no pod of the target was found"
+NO_WEBHOOK: Final = "start rota forecaster with --webhooks, or set updateMode to Off"
 
 
 @dataclass(slots=True)
@@ -77,6 +80,17 @@ class _Container:
             self.memory.add(np.array([used]), peak.ends_s, 1.0)
             peak.bytes = used
 
+    def state(self) -> HistoryState:
+        """What a checkpoint keeps."""
+        return HistoryState(self.first_s, self.last_s, self.samples, self.cpu.weights(0), self.memory.weights(0))
+
+    @classmethod
+    def restored(cls, state: HistoryState) -> "_Container":
+        made = cls(state.first_s, state.last_s, state.samples)
+        made.cpu.restore(0, *state.cpu)
+        made.memory.restore(0, *state.memory)
+        return made
+
     def ranges(self) -> dict[str, Range]:
         """In millicores and bytes."""
         days = vpa_confidence(np.array([self.last_s - self.first_s]), np.array([float(self.samples)]))
@@ -93,6 +107,22 @@ class Recommender:
     def __init__(self) -> None:
         #: By the uid of the autoscaler and the name of the container.
         self._histories: dict[str, dict[str, _Container]] = {}
+
+    def checkpoints(self, autoscaler: Object, now_s: float) -> list[dict[str, Any]]:
+        """VPA's objects that keep the histories of an autoscaler over restarts."""
+        return [
+            checkpoints.document(autoscaler, name, container.state(), now_s)
+            for name, container in self._histories.get(meta.uid(autoscaler), {}).items()
+            if container.samples
+        ]
+
+    def restore(self, autoscaler: Object, found: Iterable[Object]) -> None:
+        """Take the histories of an autoscaler from its checkpoints; those that cannot be read are left out."""
+        history = self._histories.setdefault(meta.uid(autoscaler), {})
+        for each in found:
+            state = checkpoints.state(each)
+            if state is not None and checkpoints.is_of(autoscaler, each):
+                history[checkpoints.container(each)] = _Container.restored(state)
 
     def add(
         self, autoscalers: Iterable[Object], pods: Iterable[Object], measured: Iterable[Object], now_s: float
@@ -114,22 +144,25 @@ class Recommender:
                         del states[gone]
         self._histories = kept
 
-    def status(self, autoscaler: Object, *, matched: bool, now_s: float) -> dict[str, Any]:
-        """The status of an autoscaler; its recommendation is absent before the first sample."""
-        policies = _policies(autoscaler)
+    def status(self, autoscaler: Object, *, matched: bool, now_s: float, unapplied: str = NO_WEBHOOK) -> dict[str, Any]:
+        """The status of an autoscaler; its recommendation is absent before the first sample.
+
+        `unapplied` says why modes other than `Off` are not applied; empty if they are.
+        """
         found = []
         history = self._histories.get(meta.uid(autoscaler), {})
         for name, container in sorted(history.items()):
-            policy = policies.get(name, policies.get(_ALL, {}))
-            if container.samples and policy.get("mode") != _OFF:
+            policy = recommended_pods.policy_of(autoscaler, name)
+            if container.samples and policy.get("mode") != OFF:
                 found.append(_recommendation(name, container.ranges(), policy, len(history)))
-        mode = ((autoscaler.get("spec") or {}).get("updatePolicy") or {}).get("updateMode") or "Recreate"
+        mode = recommended_pods.mode(autoscaler)
+        problem = f"updateMode {mode} is not applied: {unapplied}" if mode != OFF and unapplied else ""
         conditions: list[Mapping[str, Any]] = list(meta.conditions(autoscaler))
         now = times.format_time(now_s)
         for kind, holds, reason, message in (
             ("RecommendationProvided", bool(found), "" if found else "NoSamples", ""),
             ("NoPodsMatched", not matched, "" if matched else "NoPodsMatched", "" if matched else _NO_PODS),
-            ("ConfigUnsupported", mode != _OFF, "" if mode == _OFF else "UpdateMode", _unapplied(mode)),
+            ("ConfigUnsupported", bool(problem), "UpdateMode" if problem else "", problem),
         ):
             condition = {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message}
             conditions = list(meta.with_condition(conditions, condition, now=now))
@@ -167,26 +200,11 @@ class Recommender:
                     container_or_none.add_memory(uid, grown, min(now_s, peak.ends_s - 1))
 
 
-_NO_PODS: Final = "no pod of the target was found"
-
-
-def _unapplied(mode: str) -> str:
-    return (
-        "" if mode == _OFF else f"updateMode {mode} is not applied: recommendations are only published; set it to Off"
-    )
-
-
 def is_target(autoscaler: Object, pod: Object) -> bool:
     """Whether a running pod belongs to the workload that the autoscaler names."""
-    target = (autoscaler.get("spec") or {}).get("targetRef") or {}
     if meta.namespace(pod) != meta.namespace(autoscaler) or (pod.get("status") or {}).get("phase") != "Running":
         return False
-    return (target.get("kind"), target.get("name")) in pod_owners.workloads(pod)
-
-
-def _policies(autoscaler: Object) -> dict[str, Object]:
-    policy = (autoscaler.get("spec") or {}).get("resourcePolicy") or {}
-    return {each.get("containerName", _ALL): each for each in policy.get("containerPolicies") or ()}
+    return recommended_pods.names(autoscaler, pod)
 
 
 def _recommendation(name: str, ranges: Mapping[str, Range], policy: Object, containers: int) -> dict[str, Any]:
@@ -198,19 +216,10 @@ def _recommendation(name: str, ranges: Mapping[str, Range], policy: Object, cont
             for resource, each in ranges.items()
             if resource in controlled and not np.isnan(each.target[0])
         }
-        found[field_name] = {
-            resource: _shown(resource, _capped(resource, n, policy)) for resource, n in amounts.items()
-        }
+        found[field_name] = {resource: _shown(resource, capped(resource, n, policy)) for resource, n in amounts.items()}
         if field_name == "target":
             found["uncappedTarget"] = {resource: _shown(resource, n) for resource, n in amounts.items()}
     return found
-
-
-def _capped(resource: str, amount: float, policy: Object) -> float:
-    least, most = ((policy.get(bound) or {}).get(resource) for bound in ("minAllowed", "maxAllowed"))
-    if most is not None:
-        amount = min(amount, float(resources.amount(resource, most)))
-    return amount if least is None else max(amount, float(resources.amount(resource, least)))
 
 
 def _shown(resource: str, amount: float) -> str:

@@ -1,0 +1,100 @@
+"""Updates running pods of autoscaled workloads, as `pod_updates` decides.
+
+Pods are resized in place where the API server and the node can do that, and otherwise evicted within their disruption
+budgets. Their replacements get new resources by the webhook.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from rota.api import errors, meta
+from rota.client import pods as pod_actions
+from rota.client.transports.transport import TransportError
+from rota.client.verbs import Client, Object, PatchType
+from rota.forecaster import pod_updates, recommended_pods
+from rota.forecaster.pod_updates import Update
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+log = logs.get(__name__)
+
+PODS: Final = ("", "v1", "pods")
+UNREACHED: Final = "the API server does not ask the webhook about new pods; see its MutatingWebhookConfiguration"
+
+
+class PodUpdater:
+    """Updates pods, one turn at a time."""
+
+    def __init__(self, client: Client, *, clock: Clock, metrics: Metrics) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._updates: Final = metrics.counter(
+            "pod_updates_total", "Updates of running pods, by outcome.", ("outcome",)
+        )
+        #: When a pod was evicted last, by the uid and the generation of the autoscaler.
+        self._evicted: dict[tuple[str, int], float] = {}
+
+    async def turn(self, autoscalers: Iterable[Object], pods: Iterable[Object], ranges: Iterable[Object]) -> set[str]:
+        """Update what is due; returns the uids of the autoscalers whose new pods the webhook does not see."""
+        pods, ranges, unreached = list(pods), list(ranges), set()
+        evicted = {}
+        for each in autoscalers:
+            key, place = (meta.uid(each), int(meta.metadata(each).get("generation") or 0)), meta.namespace(each)
+            if key in self._evicted:
+                evicted[key] = self._evicted[key]
+            decision = pod_updates.decide(
+                each,
+                [pod for pod in pods if meta.namespace(pod) == place],
+                [one for one in ranges if meta.namespace(one) == place],
+                now_s=self._clock.now(),
+                evicted_s=evicted.get(key),
+            )
+            if decision.unreached:
+                unreached.add(meta.uid(each))
+            for update in decision.updates:
+                before_s = self._clock.now()
+                if await self._update(update):
+                    evicted[key] = before_s
+        self._evicted = evicted
+        return unreached
+
+    async def _update(self, update: Update) -> bool:
+        """Update one pod; whether it was evicted."""
+        name, namespace = meta.name(update.pod), meta.namespace(update.pod)
+        outcome = "resized" if update.in_place and await self._is_resized(update) else ""
+        if not outcome:
+            try:
+                await pod_actions.evict(self._client, name, namespace=namespace, uid=meta.uid(update.pod))
+                outcome = "evicted"
+            except errors.TooManyRequests:
+                outcome = "budget"
+            except (errors.NotFound, errors.Conflict):
+                outcome = "gone"
+            except (errors.ApiError, TransportError) as error:
+                outcome = "failed"
+                log.warning("pod cannot be updated", pod=f"{namespace}/{name}", error=error)
+        self._updates.labels(outcome).inc()
+        log.info("pod with other than recommended resources", pod=f"{namespace}/{name}", outcome=outcome)
+        return outcome == "evicted"
+
+    async def _is_resized(self, update: Update) -> bool:
+        containers = (update.pod.get("spec") or {}).get("containers") or ()
+        changed = [
+            {"name": containers[position]["name"], "resources": resources}
+            for position, resources in recommended_pods.changed_containers(update.pod, update.changes)
+        ]
+        try:
+            await self._client.patch(
+                PODS,
+                meta.name(update.pod),
+                {"spec": {"containers": changed}},
+                type=PatchType.STRATEGIC,
+                namespace=meta.namespace(update.pod),
+                subresource="resize",
+            )
+        except (errors.NotFound, errors.MethodNotAllowed, errors.Invalid, errors.Forbidden) as error:
+            # The server has no such subresource, or refuses this resize: a new pod it is.
+            log.info("pod cannot be resized in place", pod=meta.qualified_name(update.pod), error=error)
+            return False
+        return True

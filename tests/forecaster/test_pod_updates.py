@@ -1,0 +1,109 @@
+"""Which pods are updated: bounds, age, pace, requirements, and what stops a workload's updates."""
+
+from typing import Any
+
+import pytest
+
+from rota.api import times
+from rota.forecaster import pod_updates
+from rota.forecaster.pod_updates import LONG_S, MARK
+from rota.testing.clusters import Document, make_pod
+
+NOW = 2_000_000.0
+
+
+def autoscaler(mode: str = "Recreate", lower: str = "400m", target: str = "500m", **policy: Any) -> Document:
+    each = {
+        "containerName": "c",
+        "target": {"cpu": target},
+        "lowerBound": {"cpu": lower},
+        "upperBound": {"cpu": "600m"},
+    }
+    return {
+        "metadata": {"name": "vpa", "namespace": "default", "uid": "a"},
+        "spec": {"targetRef": {"kind": "StatefulSet", "name": "db"}, "updatePolicy": {"updateMode": mode, **policy}},
+        "status": {"recommendation": {"containerRecommendations": [each]}},
+    }
+
+
+def replica(number: int, cpu: str = "100m", *, ready: bool = True, age_s: float = 60.0, **more: Any) -> Document:
+    made = make_pod(f"db-{number}", cpu=cpu)
+    created = times.format_time(NOW - age_s)
+    made["metadata"] |= {
+        "creationTimestamp": created,
+        "ownerReferences": [{"kind": "StatefulSet", "name": "db", "controller": True}],
+        **more.pop("metadata", {}),
+    }
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}, *more.pop("conditions", ())]
+    made["status"] = {"phase": "Running", "startTime": created, "conditions": conditions}
+    return made
+
+
+def due(given: Document, pods: list[Document], **more: Any) -> list[str]:
+    found = pod_updates.decide(given, pods, (), now_s=NOW, **more)
+    return [update.pod["metadata"]["name"] for update in found.updates]
+
+
+def test_half_of_the_pods_at_a_time_those_that_need_most_first() -> None:
+    pods = [replica(0, "300m"), replica(1, "100m"), replica(2, "900m"), replica(3, "500m"), replica(4, "200m")]
+    assert due(autoscaler(), pods) == ["db-1", "db-4"]
+    # A pod that is not ready is one of those that may be missing, and so is one that ends.
+    pods[3] = replica(3, "500m", ready=False)
+    assert due(autoscaler(), pods) == ["db-1"]
+    pods[0] = replica(0, "300m", metadata={"deletionTimestamp": times.format_time(NOW)})
+    assert due(autoscaler(), pods) == []
+
+
+def test_a_single_pod_needs_the_consent_of_its_policy() -> None:
+    assert due(autoscaler(), [replica(0)]) == []
+    assert due(autoscaler(minReplicas=1), [replica(0)]) == ["db-0"]
+
+
+@pytest.mark.parametrize("mode", ["Off", "Initial"])
+def test_these_modes_leave_running_pods(mode: str) -> None:
+    assert due(autoscaler(mode), [replica(0), replica(1)]) == []
+
+
+def test_within_the_bounds_only_old_pods_with_a_significant_difference_are_due() -> None:
+    within, near = replica(0, "420m"), replica(1, "460m")
+    assert due(autoscaler(), [within, near]) == []
+    old = [replica(0, "420m", age_s=LONG_S + 1), replica(1, "460m", age_s=LONG_S + 1)]
+    assert due(autoscaler(), old) == ["db-0"]
+    assert due(autoscaler(), [old[1], replica(2, "500m")]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"), [("TargetHigherThanRequests", ["db-0"]), ("TargetLowerThanRequests", [])]
+)
+def test_eviction_requirements(change: str, expected: list[str]) -> None:
+    requirement = {"resources": ["cpu", "memory"], "changeRequirement": change}
+    given = autoscaler(evictionRequirements=[requirement])
+    assert due(given, [replica(0, "100m"), replica(1, "500m")]) == expected
+
+
+def test_new_pods_without_the_mark_stop_the_updates() -> None:
+    """Without the webhook a replacement would have the requests of its template, and would be evicted again."""
+    pods = [replica(0), replica(1), replica(2, age_s=5)]
+    assert not pod_updates.decide(autoscaler(), pods, (), now_s=NOW, evicted_s=None).unreached
+    assert pod_updates.decide(autoscaler(), pods, (), now_s=NOW, evicted_s=NOW - 10).unreached
+    assert due(autoscaler(), pods, evicted_s=NOW - 10) == []
+    pods[2]["metadata"]["annotations"] = {MARK: "c"}
+    assert due(autoscaler(), pods, evicted_s=NOW - 10) == ["db-0"]
+
+
+def test_resizes_in_place_are_tried_waited_for_and_given_up() -> None:
+    def pending(reason: str, age_s: float) -> list[Document]:
+        since = times.format_time(NOW - age_s)
+        return [{"type": "PodResizePending", "status": "True", "reason": reason, "lastTransitionTime": since}]
+
+    given = autoscaler("InPlaceOrRecreate")
+
+    def ways(*conditions: Document) -> list[bool]:
+        pods = [replica(0, conditions=conditions), replica(1, "500m")]
+        return [update.in_place for update in pod_updates.decide(given, pods, (), now_s=NOW).updates]
+
+    assert ways() == [True]
+    assert ways(*pending("Deferred", 10)) == []
+    assert ways({"type": "PodResizeInProgress", "status": "True"}) == []
+    assert ways(*pending("Deferred", 1000)) == [False]
+    assert ways(*pending("Infeasible", 1)) == [False]
