@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from rota.cli import scheduler
 from rota.cli.main import main
 from rota.kit import system
+from rota.scheduler.sharding import instance_objects
+from rota.scheduler.sharding.node_knowledge import Criterion, Synchronisation
 from rota.testing.clusters import make_node, make_pod
 from rota.testing.live import LiveServer
 from rota.testing.servers.rota import RotaServer
@@ -48,6 +51,18 @@ def test_a_broken_configuration_stops_the_start_with_the_path_of_the_fault(
     file.write_text(HEAD + config)
     assert main(["scheduler", "--server", "http://127.0.0.1:1", "--scheduler-config", str(file)]) == 2
     assert fault in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--conflicts", "coarse"], ["--synchronise", "round-robin"]])
+def test_choices_of_a_shard_need_a_shard(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scheduler", "--server", "http://127.0.0.1:1", *option]) == 2
+    assert "need --shard-of NAME" in capsys.readouterr().err
+
+
+def test_choices_of_a_shard_are_those_of_its_instance() -> None:
+    settings = scheduler._shard("default", "a", None, 100, "coarse", "freshest-first")
+    assert (settings.criterion, settings.synchronisation) == (Criterion.COARSE, Synchronisation.FRESHEST_FIRST)
+    assert instance_objects.instance(settings)["spec"]["synchronisation"] == "FreshestFirst"
 
 
 @pytest.mark.parametrize("command", ["scheduler", "extender", "spot-controller"])

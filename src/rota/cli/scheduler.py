@@ -67,6 +67,21 @@ if TYPE_CHECKING:
     help="With --shard-of: share of the pods, relative to the other schedulers.",
 )
 @click.option(
+    "--conflicts",
+    "criterion",
+    type=click.Choice(["fine", "coarse"]),
+    help="With --shard-of: refuse a binding if the pod does not fit (fine), or if another pod was bound to the node "
+    "since the decision (coarse).",
+    show_default="conflictCriterion of the ShardMap",
+)
+@click.option(
+    "--synchronise",
+    "synchronisation",
+    type=click.Choice(["full", "round-robin", "freshest-first"]),
+    help="With --shard-of: learn what others bind at once, or of another part of the nodes every 0.25 s.",
+    show_default="synchronisation of the ShardMap",
+)
+@click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -88,6 +103,8 @@ def command(
     instance: str | None,
     selector: str | None,
     weight: int,
+    criterion: str | None,
+    synchronisation: str | None,
     record: Path | None,
     http: tuple[str, int] | None,
     trace: bool,
@@ -97,8 +114,8 @@ def command(
     Works with any Kubernetes API server. Several schedulers may run: by default the elected leader schedules, and the
     others stand by with a current cache. With --shard-of all of them schedule, each its share of the pods.
     """
-    if shard_of is None and (instance or selector):
-        raise click.UsageError("--instance and --pods need --shard-of NAME")
+    if shard_of is None and (instance or selector or criterion or synchronisation):
+        raise click.UsageError("--instance, --pods, --conflicts and --synchronise need --shard-of NAME")
     if shard_of is not None and no_elect:
         raise click.UsageError("--shard-of and --no-elect exclude each other")
     from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
@@ -112,7 +129,9 @@ def command(
                 endpoint,
                 replace(scheduler_files, batch=batch_config).source(),
                 elect=not no_elect,
-                shard=None if shard_of is None else _shard(shard_of, instance, selector, weight),
+                shard=None
+                if shard_of is None
+                else _shard(shard_of, instance, selector, weight, criterion, synchronisation),
                 record=record,
                 http=http,
                 trace=trace,
@@ -122,9 +141,17 @@ def command(
     click.echo("The scheduler has stopped.")
 
 
-def _shard(shard_of: str, instance: str | None, selector: str | None, weight: int) -> "InstanceSettings":
+def _shard(
+    shard_of: str,
+    instance: str | None,
+    selector: str | None,
+    weight: int,
+    criterion: str | None,
+    synchronisation: str | None,
+) -> "InstanceSettings":
     from rota.api import selectors  # noqa: PLC0415 - not needed for help
     from rota.scheduler.sharding.instance_objects import InstanceSettings  # noqa: PLC0415
+    from rota.scheduler.sharding.node_knowledge import Criterion, Synchronisation  # noqa: PLC0415
     from rota.scheduler.sharding.shard_member import instance_name  # noqa: PLC0415
 
     host = socket.gethostname()
@@ -138,4 +165,8 @@ def _shard(shard_of: str, instance: str | None, selector: str | None, weight: in
         weight=weight,
         selector=None if parsed is None else selectors.to_object(parsed),
         host=host,
+        criterion=None if criterion is None else Criterion(criterion.title()),
+        synchronisation=(
+            None if synchronisation is None else Synchronisation(synchronisation.title().replace("-", ""))
+        ),
     )

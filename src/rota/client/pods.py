@@ -1,7 +1,7 @@
 """Actions on pods: binding, status reports, eviction, logs, scale."""
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,6 +27,9 @@ class Binding:
     uid: str = ""
     #: Added to the pod's own.
     annotations: Mapping[str, str] = field(default_factory=dict)
+    #: The resourceVersion up to which the sender knows the node's pods: the binding is refused if another pod was bound
+    #: there since. Empty if it is to be refused only if the pod does not fit. For batches only.
+    seen: str = ""
 
     @property
     def key(self) -> str:
@@ -50,25 +53,37 @@ async def bind(client: Client, binding: Binding) -> None:
 
 
 async def bind_many(
-    client: Client, bindings: Sequence[Binding], *, atomic: bool = False
+    client: Client,
+    bindings: Sequence[Binding],
+    *,
+    atomic: bool = False,
+    learned: Callable[[str, str], None] | None = None,
 ) -> list[ApiError | TransportError | None]:
     """Bind many pods; returns the error of each, in order, None for success.
+
+    `learned` is called with the node and the resourceVersion of each binding that succeeded, if the server tells it.
 
     On servers without batches, as stock ones, bindings are sent one after the other. These cannot bind `atomic` (all
     pods or none), and raise `NotFound`. If a connection breaks, that is the error of the binding in flight.
     """
-    body = {
+    body: Object = {
         "apiVersion": "rota.dev/v1alpha1",
         "kind": "BindingBatch",
         "bindings": [one.wire() for one in bindings],
         "atomic": atomic,
     }
+    if seen := {one.node: one.seen for one in bindings if one.seen}:
+        body["seen"] = seen
     try:
         answer = await client.create(_BATCHES, body)
     except (errors.NotFound, errors.MethodNotAllowed):
         if atomic:
             raise
         return [await _verdict(client, one) for one in bindings]
+    if learned is not None:
+        for one, verdict in zip(bindings, answer["verdicts"], strict=False):
+            if version := (verdict["status"].get("metadata") or {}).get("resourceVersion"):
+                learned(one.node, version)
     return _verdicts(answer)
 
 

@@ -179,8 +179,12 @@ class Scheduler:
             storage_changed=self._volumes.changed,
         )
         self._sharded: Final = (
-            None if self.shard is None else ShardedWork(self.shard, self.core, self._handlers, self.attempts)
+            None
+            if self.shard is None
+            else ShardedWork(self.shard, self.core, self._handlers, self.attempts, self._pods_version)
         )
+        if self._sharded is not None:
+            self.bindings.knowledge = self._sharded.knowledge
         #: Kinds that plugins declare and that are watched.
         self._declared: Final[dict[str, WatchedKind]] = {}
         #: Set while the scheduler runs.
@@ -403,6 +407,9 @@ class Scheduler:
         self._informers.update({each.kind: self._other(each) for each in watched_kinds.BUILTIN.values()})
         if self.batch is not None:
             self._follow_batches(self.batch, pods, nodes)
+
+    def _pods_version(self) -> str:
+        return self._informers["pods"].version if "pods" in self._informers else ""
 
     def _informer(self, target: tuple[str, str, str], decode: Any, selection: Selection | None = None) -> Informer[Any]:
         chosen = Source(client=self._client, target=target, selection=selection or Selection(), page_size=_PAGE)

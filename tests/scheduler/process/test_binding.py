@@ -298,8 +298,10 @@ async def test_an_answer_with_too_few_verdicts_loses_no_pod(
 ) -> None:
     await cluster.add_node("n1")
 
-    async def forgetful(client: Client, wanted: Sequence[Binding]) -> list[ApiError | TransportError | None]:
-        return (await bind_many(client, wanted))[1:]
+    async def forgetful(
+        client: Client, wanted: Sequence[Binding], **more: Any
+    ) -> list[ApiError | TransportError | None]:
+        return (await bind_many(client, wanted, **more))[1:]
 
     bind_many = pod_calls.bind_many
     monkeypatch.setattr(pod_calls, "bind_many", forgetful)

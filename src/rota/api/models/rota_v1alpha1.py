@@ -51,6 +51,8 @@ class BindingBatch(DictMixin):
     * **bound** ``Optional[int]`` - How many pods were bound; set by the server.
     * **kind** ``Optional[str]`` - The kind of this object: BindingBatch.
     * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Not used: batches are not stored.
+    * **seen** ``Optional[Dict[str, str]]`` - By node, the resourceVersion up to which the scheduler knows its pods. A
+      binding to such a node is refused if another pod was bound there since. Without it, if the pod does not fit.
     * **verdicts** ``Optional[List[BindingVerdict]]`` - One for each binding, in their order; set by the server.
     """
 
@@ -60,6 +62,7 @@ class BindingBatch(DictMixin):
     bound: "Optional[int]" = None
     kind: "Optional[str]" = None
     metadata: "Optional[meta_v1.ObjectMeta]" = None
+    seen: "Optional[Dict[str, str]]" = None
     verdicts: "Optional[List[BindingVerdict]]" = None
 
 
@@ -1172,13 +1175,17 @@ class SchedulerInstanceSpec(DictMixin):
     * **host** ``Optional[str]`` - The machine that it runs on.
     * **podSelector** ``Optional[meta_v1.LabelSelector]`` - Pods that only schedulers with this selector decide. Without
       it the scheduler takes any pod.
+    * **conflictCriterion** ``Optional[str]`` - As in the ShardMap's spec, for this scheduler.
     * **shardOf** ``Optional[str]`` - The ShardMap that it is a member of; default if not set.
+    * **synchronisation** ``Optional[str]`` - As in the ShardMap's spec, for this scheduler.
     * **weight** ``Optional[int]`` - Its share of the pods, relative to the other members; 100 if not set.
     """
 
+    conflictCriterion: "Optional[str]" = None
     host: "Optional[str]" = None
     podSelector: "Optional[meta_v1.LabelSelector]" = None
     shardOf: "Optional[str]" = None
+    synchronisation: "Optional[str]" = None
     weight: "Optional[int]" = None
 
 
@@ -1231,11 +1238,18 @@ class ShardMapSpec(DictMixin):
 
     **parameters**
 
+    * **conflictCriterion** ``Optional[str]`` - When a binding is refused: Fine if the pod does not fit the node now,
+      Coarse if another pod was bound there since the scheduler looked. Fine if not set.
     * **keepTogether** ``Optional[str]`` - Which pods always have the same scheduler: those of one Owner, or all of a
       Namespace. Owner if not set.
+    * **synchronisation** ``Optional[str]`` - When a scheduler learns what others bind: Full for at once, RoundRobin for
+      another part of the nodes in each round, FreshestFirst for the same with a preference for the part learned last.
+      Full if not set.
     """
 
+    conflictCriterion: "Optional[str]" = None
     keepTogether: "Optional[str]" = None
+    synchronisation: "Optional[str]" = None
 
 
 class ShardMapMember(DictMixin):

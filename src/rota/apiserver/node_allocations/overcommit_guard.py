@@ -49,6 +49,8 @@ class View:
     excluding: Residents
     #: Ledger keys and their revisions; 0 for one that was never written.
     revisions: Mapping[str, int]
+    #: Revisions of the last bindings to nodes, for those that have pods.
+    bound_at: Mapping[str, int]
 
     def guards(self, nodes: Collection[str]) -> tuple[Precondition, ...]:
         """The preconditions of a transaction that binds to these nodes."""
@@ -101,7 +103,8 @@ class OvercommitGuard:
         if await self._reaches(revisions, newest=newest):
             usage = {node: self._index.usage(node) for node in nodes}
             residents, excluding = self._index.readers()
-            return View(usage=usage, residents=residents, excluding=excluding, revisions=revisions)
+            bound_at = {node: self._index.bound_at(node) for node in nodes}
+            return View(usage=usage, residents=residents, excluding=excluding, revisions=revisions, bound_at=bound_at)
         there = await self._listed(nodes)
         apart = {node: {key: one for key, one in found.items() if one.excluded} for node, found in there.items()}
         return View(
@@ -109,6 +112,8 @@ class OvercommitGuard:
             residents=there.__getitem__,
             excluding=apart.__getitem__,
             revisions=revisions,
+            # Without the index, the last binding under the node's ledger key stands for it.
+            bound_at={node: revisions[_key_of(node)] if there[node] else 0 for node in nodes},
         )
 
     async def wider_view(self, key: str, *, newest: bool = False) -> WiderView:

@@ -37,13 +37,17 @@ class _State:
         self.claims: dict[str, set[str]] = {}
         #: What the pods of a group take together, by namespace/name of the group.
         self.groups: dict[str, pod_shares.NodeAllocation] = {}
+        #: The revision of the last binding to a node, or a later change of that pod if it was bound before the list.
+        self.bound_at: dict[str, int] = {}
         #: Ledger keys to revisions up to which this server knows of all bindings that they guard, ahead of the watch.
         self.sure: dict[str, int] = {}
         #: Pods that were added ahead of the watch, and at which revision: earlier events of the watch are outdated.
         self.ahead: dict[str, int] = {}
 
-    def put(self, key: str, held: tuple[str, pod_shares.PodAllocation] | None) -> None:
+    def put(self, key: str, held: tuple[str, pod_shares.PodAllocation] | None, revision: int = 0) -> None:
         before = self.pods.pop(key, None)
+        if held is not None and (before is None or before[0] != held[0]):
+            self.bound_at[held[0]] = max(revision, self.bound_at.get(held[0], 0))
         if before is not None:
             node, share = before
             self.usage[node].remove(share)
@@ -54,6 +58,9 @@ class _State:
             if not self.usage[node].pods:
                 del self.usage[node], self.residents[node]
                 self.excluding.pop(node, None)
+                if held is None:
+                    # Nodes come and go under new names; what was bound to an empty node concerns no decision.
+                    self.bound_at.pop(node, None)
         if held is not None:
             node, share = self.pods[key] = held
             usage = self.usage.get(node)
@@ -94,7 +101,8 @@ class _State:
         for event in batch.events:
             # everything of the added revision itself is known already
             if event.revision > self.ahead.get(event.key, 0):
-                self.put(event.key, None if event.value is None else pod_shares.of_stored(event.value))
+                held = None if event.value is None else pod_shares.of_stored(event.value)
+                self.put(event.key, held, event.revision)
         self.sure = {key: revision for key, revision in self.sure.items() if revision > batch.revision}
         self.ahead = {key: revision for key, revision in self.ahead.items() if revision > batch.revision}
 
@@ -132,6 +140,11 @@ class PodIndex:
         assert state is not None, "asked only after `covers` or `reach` said yes"
         return lambda node: state.residents.get(node, {}), lambda node: state.excluding.get(node, {})
 
+    def bound_at(self, node: str) -> int:
+        """The revision of the last binding to a node that has pods; 0 for an empty node."""
+        assert self._state is not None, "asked only after `covers` or `reach` said yes"
+        return self._state.bound_at.get(node, 0)
+
     def wider_readers(self) -> tuple[ClaimUsers, GroupAllocations]:
         """Readers of the pods that use a claim, and of what the pods of each group take. They stay valid."""
         assert self._state is not None, "asked only after `covers` or `reach` said yes"
@@ -146,7 +159,7 @@ class PodIndex:
         if state is None or revision <= self._follower.revision:
             return
         for key, node, share in bound:
-            state.put(key, (node, share))
+            state.put(key, (node, share), revision)
             state.ahead[key] = revision
         for ledger_key in ledger_keys:
             state.sure[ledger_key] = revision
@@ -162,6 +175,7 @@ class PodIndex:
         held = pod_shares.of_stored(entry.value)
         if held is not None:
             self._coming.pods[entry.key] = held
+            self._coming.bound_at[held[0]] = max(entry.revision, self._coming.bound_at.get(held[0], 0))
 
     def begun(self, revision: int, /) -> None:
         """See `Sink.begun`."""

@@ -9,6 +9,10 @@ from rota.apiserver.strategies.generic import GenericStrategy
 
 _SPEC: Final = fields.Path("spec")
 _TOGETHER: Final = ("Owner", "Namespace")
+_CHOICES: Final = {
+    "conflictCriterion": ("Fine", "Coarse"),
+    "synchronisation": ("Full", "RoundRobin", "FreshestFirst"),
+}
 _HEAVIEST: Final = 10_000
 
 
@@ -46,7 +50,7 @@ class ShardMapStrategy(GenericStrategy):
 
 
 def _check_instance(spec: Object) -> list[fields.FieldError]:
-    found: list[fields.FieldError] = []
+    found = _check_choices(spec)
     if spec.get("weight") is not None:
         found += checks.in_range(spec["weight"], 1, _HEAVIEST, _SPEC.child("weight"))
     if spec.get("podSelector") is not None:
@@ -59,4 +63,14 @@ def _check_instance(spec: Object) -> list[fields.FieldError]:
 
 def _check_map(spec: Object) -> list[fields.FieldError]:
     together = spec.get("keepTogether")
-    return checks.one_of(together, _TOGETHER, _SPEC.child("keepTogether")) if together else []
+    found = checks.one_of(together, _TOGETHER, _SPEC.child("keepTogether")) if together else []
+    return found + _check_choices(spec)
+
+
+def _check_choices(spec: Object) -> list[fields.FieldError]:
+    return [
+        problem
+        for field, known in _CHOICES.items()
+        if spec.get(field)
+        for problem in checks.one_of(spec[field], known, _SPEC.child(field))
+    ]

@@ -2,7 +2,8 @@
 
 A transaction writes pods and the ledger keys of their nodes. Its preconditions are the revisions that the decision was
 made from and the nodes' existence. If only a precondition failed, the decision is made again from the new state; a
-refusal is always based on the newest state. The check is whether a pod fits, never whether a node has changed.
+refusal is always based on the newest state. The check is whether a pod fits, not whether a node has changed, unless the
+request asks for that (`BindRequest.seen`).
 
 Without an overcommit guard (`conflict_check` off) only the pod itself is checked, as in a stock server.
 """
@@ -49,6 +50,9 @@ class BindRequest:
     #: Added to the pod's own.
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    #: The revision up to which the scheduler knows what is bound to the node: with it, the criterion is coarse, and the
+    #: pod is refused if another one was bound there since. None for the fine one: whether it fits.
+    seen: int | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -135,14 +139,20 @@ class Binder:
         Requests that do not fit into one transaction are bound in several, one after the other; an atomic batch that
         does not fit is refused (see `most_keys`).
         """
-        verdicts: list[Verdict] = []
+        return [verdict for verdict, _ in await self.bind_at(at, bind_requests, registry, atomic=atomic)]
+
+    async def bind_at(
+        self, at: Attributes, bind_requests: Sequence[BindRequest], registry: Registry, *, atomic: bool = False
+    ) -> list[tuple[Verdict, int]]:
+        """The same, each result with the revision of its transaction; 0 for refused pods."""
+        results: list[tuple[Verdict, int]] = []
         for chunk in [list(bind_requests)] if atomic else _chunks(bind_requests):
-            verdicts += await self._bind_together(at, chunk, registry, atomic=atomic)
-        return verdicts
+            results += await self._bind_together(at, chunk, registry, atomic=atomic)
+        return results
 
     async def _bind_together(
         self, at: Attributes, bind_requests: Sequence[BindRequest], registry: Registry, *, atomic: bool
-    ) -> list[Verdict]:
+    ) -> list[tuple[Verdict, int]]:
         if self._overcommit_guard is None:
             return await self._settle(at, bind_requests, registry, atomic=atomic)
         async with self._overcommit_guard.turn({bind_request.node for bind_request in bind_requests}):
@@ -150,7 +160,7 @@ class Binder:
 
     async def _settle(
         self, at: Attributes, bind_requests: Sequence[BindRequest], registry: Registry, *, atomic: bool
-    ) -> list[Verdict]:
+    ) -> list[tuple[Verdict, int]]:
         newest = False
         for _ in range(_TRIES):
             plan = await self._plan(at, bind_requests, registry, newest=newest)
@@ -160,28 +170,28 @@ class Binder:
             newest = False
             if atomic and any(plan.verdicts):
                 return [
-                    verdict or _refusal(bind_request, _IN_COMPANY)
+                    (verdict or _refusal(bind_request, _IN_COMPANY), 0)
                     for bind_request, verdict in zip(bind_requests, plan.verdicts, strict=True)
                 ]
             if not plan.writes:
-                return plan.verdicts
+                return [(verdict, 0) for verdict in plan.verdicts]
             if len(plan.guards) > MOST_KEYS:
                 return await self._divide(at, bind_requests, registry, atomic=atomic)
             outcome = await registry.commit(at, Transaction(tuple(plan.writes), tuple(plan.guards)))
             if isinstance(outcome, Committed):
                 if self._overcommit_guard is not None and not at.dry_run:
                     self._overcommit_guard.learn(outcome.revision, plan.bound, plan.wider)
-                return plan.verdicts
-        return [_refusal(bind_request, errors.OBJECT_MODIFIED) for bind_request in bind_requests]
+                return [(verdict, 0 if verdict else outcome.revision) for verdict in plan.verdicts]
+        return [(_refusal(bind_request, errors.OBJECT_MODIFIED), 0) for bind_request in bind_requests]
 
     async def _divide(
         self, at: Attributes, bind_requests: Sequence[BindRequest], registry: Registry, *, atomic: bool
-    ) -> list[Verdict]:
+    ) -> list[tuple[Verdict, int]]:
         """Bind in two transactions what is too much for one because of claims and queues."""
         half = len(bind_requests) // 2
         if atomic or not half:
             why = "its claims and queues need more keys than a transaction has; bind fewer pods at once"
-            return [_refusal(bind_request, why) for bind_request in bind_requests]
+            return [(_refusal(bind_request, why), 0) for bind_request in bind_requests]
         first = await self._settle(at, bind_requests[:half], registry, atomic=False)
         return first + await self._settle(at, bind_requests[half:], registry, atomic=False)
 
@@ -359,6 +369,10 @@ def _refuse_node(
             _reason(conflict_reasons.UNSCHEDULABLE),
         )
         return _refusal(bind_request, f"node {gotext.quote(bind_request.node)} does not exist", causes)
+    bound_at = view.bound_at.get(bind_request.node, 0)
+    if bind_request.seen is not None and bound_at > bind_request.seen:
+        why = f"node {gotext.quote(node.name)} has a pod that was bound at {bound_at}, after {bind_request.seen}"
+        return _refusal(bind_request, why, (_reason(conflict_reasons.STALE),))
     usage = view.usage[bind_request.node]
     found = pod_shares.collisions(share, node.allocatable, usage)
     if not found:

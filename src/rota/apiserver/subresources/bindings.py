@@ -8,8 +8,12 @@ The response is 201 and the batch again, with `verdicts` (one for each binding, 
 alone would have got, as a Status) and `bound`, the number of bound pods. An atomic batch binds all of its pods or none,
 in one transaction; one that exceeds a transaction (pods, and two for each node: no more than 128) is refused with 422.
 Other batches of that size become several transactions.
+
+With `seen`, resourceVersions by node, the criterion of conflicts is coarse for these nodes: a pod is refused if another
+one was bound to its node since that version. The status of a bound pod has the version of its binding.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from rota.api import errors, fields
@@ -70,25 +74,43 @@ class BindingBatches:
         assert batch is not None, "batches are posted"
         bindings, atomic = batch.get("bindings") or [], bool(batch.get("atomic"))
         _refuse_malformed(bindings)
-        bind_requests = [_bind_request(one, one["metadata"]["namespace"]) for one in bindings]
+        seen = _seen(batch.get("seen") or {})
+        bind_requests = [
+            replace(_bind_request(one, one["metadata"]["namespace"]), seen=seen.get(one["target"]["name"]))
+            for one in bindings
+        ]
         if atomic and (keys := binder.most_keys(bind_requests)) > binder.MOST_KEYS:
             most = binder.MOST_KEYS
             why = f"an atomic batch has at most {most} keys (pods, and two for each node), this one has {keys}"
             raise errors.invalid(_BATCH, "", [fields.invalid(fields.Path("bindings"), len(bindings), why)])
-        verdicts = await self._binder.bind(request.at, bind_requests, registry, atomic=atomic)
+        results = await self._binder.bind_at(request.at, bind_requests, registry, atomic=atomic)
         answer = {
             **batch,
-            "bound": verdicts.count(None),
+            "bound": sum(verdict is None for verdict, _ in results),
             "verdicts": [
                 {
                     "namespace": bind_request.namespace,
                     "name": bind_request.name,
-                    "status": dict(SUCCESS) if verdict is None else verdict.to_wire(),
+                    "status": _bound_at(revision) if verdict is None else verdict.to_wire(),
                 }
-                for bind_request, verdict in zip(bind_requests, verdicts, strict=True)
+                for bind_request, (verdict, revision) in zip(bind_requests, results, strict=True)
             ],
         }
         return Reply(object=answer, code=201)
+
+
+def _bound_at(revision: int) -> Object:
+    """A success, with the revision of the binding unless it was a dry run."""
+    return {**SUCCESS, "metadata": {"resourceVersion": str(revision)} if revision else {}}
+
+
+def _seen(versions: Object) -> dict[str, int]:
+    """By node, the revision up to which the scheduler knows it."""
+    wrong = [(node, text) for node, text in versions.items() if not (isinstance(text, str) and text.isdecimal())]
+    if wrong:
+        path, why = fields.Path("seen"), "must be a resourceVersion, as lists and watches of pods have them"
+        raise errors.invalid(_BATCH, "", [fields.invalid(path.key(node), text, why) for node, text in wrong])
+    return {node: int(text) for node, text in versions.items()}
 
 
 def _refuse_malformed(bindings: list[Object]) -> None:

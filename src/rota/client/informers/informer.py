@@ -90,6 +90,11 @@ class Informer(Generic[T]):
         return self._synced.is_set()
 
     @property
+    def version(self) -> str:
+        """The resourceVersion up to which everything is known; empty before the first list."""
+        return self._reflector.version
+
+    @property
     def lag_s(self) -> float:
         """For how long the cache may have been out of date: zero while a watch runs."""
         return 0.0 if self._behind_since is None else self._clock.monotonic() - self._behind_since

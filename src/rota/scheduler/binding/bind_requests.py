@@ -14,8 +14,8 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, TypeAlias
 
 from rota.api import errors, gpu_devices
 from rota.api.errors import ApiError
@@ -60,6 +60,22 @@ def _nothing(_: PodInfo, __: str) -> str:
     return ""
 
 
+class Knowledge(Protocol):
+    """Up to which version the nodes are known, for servers that refuse bindings to nodes that have changed since."""
+
+    def seen(self, node: str) -> str:
+        """The resourceVersion; empty if bindings do not depend on it."""
+        ...
+
+    def latest(self, node: str, seen: str) -> str:
+        """What was seen there, or the version of this scheduler's own last binding there if that is later."""
+        ...
+
+    def bound(self, node: str, version: str) -> None:
+        """A pod was bound there at this version."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _BindRequest:
     pod: PodInfo
@@ -99,6 +115,8 @@ class BindRequestQueue:
         self._flushing = False
         #: Whether the server supports batches; `discover` finds out once.
         self.batches = False
+        #: Given if bindings may depend on what is known of their nodes.
+        self.knowledge: Knowledge | None = None
 
     def __len__(self) -> int:
         """Bindings that are not sent yet."""
@@ -128,12 +146,12 @@ class BindRequestQueue:
 
     def submit(self, pod: PodInfo, node_name: str, done: Done) -> None:
         """Bind the pod to the node; `done` is called once, on the event loop."""
-        self._waiting.append(_bind_request(pod, node_name, done))
+        self._waiting.append(self._bind_request(pod, node_name, done))
         self._flush_soon()
 
     def submit_together(self, placed: Sequence[tuple[PodInfo, str, Done]]) -> None:
         """Bind all of these pods or none; only for servers that support batches, and within `fits_transaction`."""
-        self._together.append([_bind_request(*each) for each in placed])
+        self._together.append([self._bind_request(*each) for each in placed])
         self._flush_soon()
 
     def _flush_soon(self) -> None:
@@ -172,6 +190,8 @@ class BindRequestQueue:
     def _flush(self) -> None:
         self._flushing = False
         most = BATCHES_AT_ONCE if self.batches else SINGLES_AT_ONCE
+        if self._waiting and self._waiting[0].binding.seen:
+            most = 1  # a binding of a request that is under way would count as a change of the node
         size = BATCH if self.batches else 1
         while self._together and len(self._under_way) < most:
             self._start(self._send_together(self._next_together()))
@@ -197,7 +217,7 @@ class BindRequestQueue:
 
     async def _send_batch(self, requests: Sequence[_BindRequest]) -> None:
         try:
-            verdicts = await pod_calls.bind_many(self._client, [request.binding for request in requests])
+            verdicts = await self._bind_many(requests)
             if len(verdicts) != len(requests):
                 raise ValueError(f"{len(requests)} bindings got {len(verdicts)} verdicts")
         except Exception as error:  # noqa: BLE001 - whatever went wrong, every pod gets an answer
@@ -207,6 +227,23 @@ class BindRequestQueue:
             return
         for request, verdict in zip(requests, verdicts, strict=True):
             self._conclude(request, verdict)
+
+    async def _bind_many(
+        self, requests: Sequence[_BindRequest], *, atomic: bool = False
+    ) -> list[ApiError | TransportError | None]:
+        bindings = [request.binding for request in requests]
+        if self.knowledge is None:
+            return await pod_calls.bind_many(self._client, bindings, atomic=atomic)
+        # This scheduler's own bindings since the decision are no news.
+        latest = self.knowledge.latest
+        bindings = [replace(one, seen=latest(one.node, one.seen)) if one.seen else one for one in bindings]
+        return await pod_calls.bind_many(self._client, bindings, atomic=atomic, learned=self.knowledge.bound)
+
+    def _bind_request(self, pod: PodInfo, node: str, done: Done) -> _BindRequest:
+        devices = {gpu_devices.ANNOTATION: gpu_devices.shown(pod.gpu_devices)} if pod.gpu_devices else {}
+        seen = self.knowledge.seen(node) if self.knowledge is not None and self.batches else ""
+        binding = Binding(namespace=pod.namespace, pod=pod.name, node=node, uid=pod.uid, annotations=devices, seen=seen)
+        return _BindRequest(pod, binding, done)
 
     def _next_together(self) -> list[list[_BindRequest]]:
         """As many gangs as one transaction holds."""
@@ -224,7 +261,7 @@ class BindRequestQueue:
     async def _send_together(self, gangs: Sequence[list[_BindRequest]]) -> None:
         requests = [request for gang in gangs for request in gang]
         try:
-            verdicts = await pod_calls.bind_many(self._client, [request.binding for request in requests], atomic=True)
+            verdicts = await self._bind_many(requests, atomic=True)
             if len(verdicts) != len(requests):
                 raise ValueError(f"{len(requests)} bindings got {len(verdicts)} verdicts")
         except Exception as error:  # noqa: BLE001 - whatever went wrong, every pod gets an answer
@@ -296,12 +333,6 @@ class BindRequestQueue:
                 log.exception("pod cannot be read", error=problem, pod=binding.key)
             return None
         return SUCCESS if same and bound_to == binding.node else _refused(error)
-
-
-def _bind_request(pod: PodInfo, node_name: str, done: Done) -> _BindRequest:
-    devices = {gpu_devices.ANNOTATION: gpu_devices.shown(pod.gpu_devices)} if pod.gpu_devices else {}
-    binding = Binding(namespace=pod.namespace, pod=pod.name, node=node_name, uid=pod.uid, annotations=devices)
-    return _BindRequest(pod, binding, done)
 
 
 def fits_transaction(nodes: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from rota.api import times
 from rota.client.elections.elector import SYSTEM
+from rota.scheduler.sharding.node_knowledge import Choices, Criterion, Synchronisation
 from rota.scheduler.sharding.shard_map import DEFAULT_WEIGHT, NO_MAP, Member, ShardMap, Together
 
 Object = Mapping[str, Any]
@@ -34,6 +35,9 @@ class InstanceSettings:
     selector: Mapping[str, Any] | None = None
     #: The machine, for people.
     host: str = ""
+    #: As the map's if not given.
+    criterion: Criterion | None = None
+    synchronisation: Synchronisation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,10 @@ def instance(settings: InstanceSettings) -> dict[str, Any]:
     spec: dict[str, Any] = {"shardOf": settings.shard_of, "weight": settings.weight, "host": settings.host}
     if settings.selector is not None:
         spec["podSelector"] = dict(settings.selector)
+    if settings.criterion is not None:
+        spec["conflictCriterion"] = settings.criterion.value
+    if settings.synchronisation is not None:
+        spec["synchronisation"] = settings.synchronisation.value
     return {
         "apiVersion": _API_VERSION,
         "kind": "SchedulerInstance",
@@ -137,6 +145,15 @@ def wanted_together(obj: Object | None) -> Together:
     """Which pods the operator keeps together."""
     spec = (obj or {}).get("spec") or {}
     return Together(spec.get("keepTogether") or Together.OWNER.value)
+
+
+def choices(shard_map: Object | None, settings: InstanceSettings) -> Choices:
+    """What a scheduler was started with, else what the operator chose for all schedulers of the map."""
+    spec = (shard_map or {}).get("spec") or {}
+    return Choices(
+        settings.criterion or Criterion(spec.get("conflictCriterion") or Criterion.FINE.value),
+        settings.synchronisation or Synchronisation(spec.get("synchronisation") or Synchronisation.FULL.value),
+    )
 
 
 def map_status(shard_map: ShardMap, *, now: float) -> dict[str, Any]:

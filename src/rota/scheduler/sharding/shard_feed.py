@@ -2,10 +2,11 @@
 
 Pods with a node are all passed on, since they use the node. Of pods without a node, the core gets
 those that are decided here. When the shard map changes, gained pods are added and lost ones removed; a lost pod whose
-attempt has begun stays until the attempt ends.
+attempt has begun stays until the attempt ends. If the operator chose so, what others bind is kept back until the part
+of the cluster that it concerns is learned (`node_knowledge`).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from rota.client.informers.cache import Key
@@ -14,6 +15,7 @@ from rota.scheduler.core.events import Event, PodChanged
 from rota.scheduler.core.scheduler_core import SchedulerCore
 from rota.scheduler.ingest.event_handlers import EventHandlers, Pod
 from rota.scheduler.queue.entries import QueueState
+from rota.scheduler.sharding.node_knowledge import Change, NodeKnowledge
 from rota.scheduler.sharding.ownership import Ownership
 
 _UNDER_WAY: Final = frozenset({QueueState.IN_FLIGHT, QueueState.BINDING})
@@ -28,8 +30,10 @@ class ShardFeed:
         core: SchedulerCore,
         handlers: EventHandlers,
         feed: Callable[[Event], None],
+        knowledge: NodeKnowledge,
     ) -> None:
         self._ownership: Final = ownership
+        self._knowledge: Final = knowledge
         self._core: Final = core
         self._handlers: Final = handlers
         self._feed: Final = feed
@@ -49,7 +53,22 @@ class ShardFeed:
                 if isinstance(one, PodInfo):
                     self._foreign.pop(one.uid, None)
                     self._ownership.forget(one.uid)
-        self._handlers.pod(key, old, new)
+        if self._knowledge.holds(key) or (self._knowledge.partial and self._concerns_others(old, new)):
+            self.apply(self._knowledge.hold((key, old, new)))
+        else:
+            self._handlers.pod(key, old, new)
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Tell the core about changes that were kept back."""
+        for key, old, new in changes:
+            self._handlers.pod(key, old, new)
+
+    def _concerns_others(self, old: Pod | None, new: Pod | None) -> bool:
+        """Whether it is about a pod on a node that this scheduler has not bound itself just now."""
+        pods = [one for one in (old, new) if isinstance(one, PodInfo)]
+        return any(one.node_name for one in pods) and not any(
+            self._core.queue.get(one.uid) is not None or self._core.cache.is_assumed(one.uid) for one in pods
+        )
 
     async def first_pods(self, pods: Collection[tuple[Key, Pod]]) -> None:
         """Handle all pods of the initial list."""

@@ -32,6 +32,7 @@ from rota.scheduler.sharding.instance_objects import (
     InstanceSettings,
 )
 from rota.scheduler.sharding.map_coordinator import MapCoordinator
+from rota.scheduler.sharding.node_knowledge import Choices
 from rota.scheduler.sharding.ownership import Ownership
 from rota.scheduler.sharding.shard_map import ShardMap
 
@@ -64,6 +65,9 @@ class ShardMember:
         self.ownership: Final = Ownership(settings.name)
         #: Called after each change of what this scheduler owns; returns how many lost pods are still being bound.
         self.reassign: Callable[[], int] = lambda: 0
+        #: Called when the operator has chosen another criterion or synchronisation.
+        self.choose: Callable[[], None] = lambda: None
+        self.choices = Choices()
         self.figures: Callable[[], Figures] = lambda: Figures(queued=0, bound=0, conflicts=0, decided=0)
         self._client: Final = client
         self._fenced: Final = fenced
@@ -152,13 +156,19 @@ class ShardMember:
 
     async def _obey(self) -> None:
         """Follow the newest map as far as the other members have."""
-        newest = instance_objects.read_map(self._maps.cache.get(self.settings.shard_of))
+        known = self._maps.cache.get(self.settings.shard_of)
+        newest = instance_objects.read_map(known)
+        choices = instance_objects.choices(known, self.settings)
+        if choices != self.choices:
+            self.choices = choices
+            self.choose()
+            log.info("shard choices", criterion=choices.criterion.value, synchronisation=choices.synchronisation.value)
         if self.ownership.take(newest):
             while self.reassign():
                 await self._clock.sleep(_ENDING_S)
         await self._acknowledge(newest)
-        known = {one["metadata"]["name"]: instance_objects.acknowledged(one) for one in self._instances.cache.values()}
-        if self.ownership.settle(known):
+        told = {one["metadata"]["name"]: instance_objects.acknowledged(one) for one in self._instances.cache.values()}
+        if self.ownership.settle(told):
             self.reassign()
             log.info("shard", map=self.settings.shard_of, epoch=newest.epoch, members=len(newest.members))
 

@@ -10,15 +10,20 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from rota.kit import logs
+from rota.scheduler.core import attempts
+from rota.scheduler.core.events import BindingEnded, Event
 from rota.scheduler.core.scheduler_core import SchedulerCore
 from rota.scheduler.ingest.event_handlers import EventHandlers
 from rota.scheduler.scheduling_loop import SchedulingLoop
+from rota.scheduler.sharding.node_knowledge import NodeKnowledge, Synchronisation
 from rota.scheduler.sharding.shard_feed import ShardFeed
 from rota.scheduler.sharding.shard_map import BATCH_KEY
 from rota.scheduler.sharding.shard_member import Figures, ShardMember
 
 log = logs.get(__name__)
 
+#: How long a round takes in which one part of the cluster is learned.
+ROUND_S: Final = 0.25
 #: How long after a crash batch scheduling starts again.
 _AGAIN_S: Final = 1.0
 
@@ -27,28 +32,68 @@ class ShardedWork:
     """Connects a member with the core that it decides by."""
 
     def __init__(
-        self, member: ShardMember, core: SchedulerCore, handlers: EventHandlers, attempts: SchedulingLoop
+        self,
+        member: ShardMember,
+        core: SchedulerCore,
+        handlers: EventHandlers,
+        loop: SchedulingLoop,
+        version: Callable[[], str],
     ) -> None:
+        """`version` is the resourceVersion up to which the informer of pods knows everything."""
         self._member: Final = member
         self._core: Final = core
-        self._attempts: Final = attempts
-        self.feed: Final = ShardFeed(member.ownership, core, handlers, attempts.feed)
+        self._attempts: Final = loop
+        cluster = core.cache.cluster
+        self.knowledge: Final = NodeKnowledge(
+            lambda name: node.row if (node := cluster.by_name.get(name)) is not None else None,
+            lambda: cluster.size,
+            version,
+        )
+        self.feed: Final = ShardFeed(member.ownership, core, handlers, loop.feed, self.knowledge)
+        core.listeners.append(self._listen)
         self._run_batch: Callable[[], Awaitable[None]] | None = None
         self._batch: asyncio.Future[None] | None = None
         member.reassign, member.figures = self._reassign, self._figures
+        member.choose = self._choose
 
     async def run(self, run_batch: Callable[[], Awaitable[None]] | None) -> None:
         """Be a member until cancelled; `run_batch` schedules batches, while that is this scheduler's."""
         self._run_batch = run_batch
+        rounds = asyncio.ensure_future(self._rounds())
         try:
             await self._member.run()
         finally:
+            rounds.cancel()
             self._run_batch = None
             await self._end_batch()
+            self.feed.apply(self.knowledge.all())
+
+    async def _rounds(self) -> None:
+        """Learn one part of the cluster after the other, while the operator chose that."""
+        while True:
+            await self._attempts.using.clock.sleep(ROUND_S)
+            if self.knowledge.partial:
+                number, _ = self._member.share
+                changes, first_row = self.knowledge.next_round(number)
+                self.feed.apply(changes)
+                if self.knowledge.choices.synchronisation is Synchronisation.FRESHEST_FIRST:
+                    self._core.start = first_row
+
+    def _choose(self) -> None:
+        _, members = self._member.share
+        self.feed.apply(self.knowledge.configure(self._member.choices, members))
+
+    def _listen(self, event: Event, _: float) -> None:
+        if self.knowledge.partial and isinstance(event, BindingEnded) and attempts.lost_race(event.status):
+            # The loser learns this one node before it takes its next best. In the next turn: the core is in the middle
+            # of an event.
+            node = event.taken.node_name
+            asyncio.get_running_loop().call_soon(lambda: self.feed.apply(self.knowledge.learn_node(node)))
 
     def _reassign(self) -> int:
         left = self.feed.reassign()
         number, members = self._member.share
+        self._choose()
         # Of equally good nodes each scheduler begins at another part of the cluster, so that they seldom meet.
         self._core.start = self._core.cache.cluster.size * number // members
         owns_batch = self._run_batch is not None and self._member.ownership.owns_key(BATCH_KEY)
