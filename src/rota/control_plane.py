@@ -19,7 +19,6 @@ import msgspec
 from rota import embedded, master_components, worker_process
 from rota.api import users
 from rota.api.identifiers import GroupResource
-from rota.apiserver.admission.unenforced import Mode
 from rota.apiserver.audit import policy
 from rota.apiserver.audit.auditor import Auditor
 from rota.apiserver.audit.log import AuditLog
@@ -96,8 +95,6 @@ class Settings:
     #: for none.
     dashboard_ports: Sequence[int] = ()
     conflict_check: bool = True
-    #: How to treat objects whose protection is not enforced.
-    unenforced: Mode = Mode.REFUSE
     #: The network of service addresses. On loopback, every worker can listen at them without privileges.
     service_network: IPv4Network = SERVICE_NETWORK
     encryption_keys: Path | None = None
@@ -187,7 +184,6 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                     auditor=await _auditor(parts, settings, encryption, metrics),
                     explainer=explainer,
                     what_if=what_if,
-                    unenforced=settings.unenforced,
                     taint_nodes="node-lifecycle" in controllers,
                     service_network=settings.service_network,
                     logs=workers,

@@ -53,3 +53,4 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     assert "refused by the webhook" in done.stdout
     assert 'admission webhook "check.example.com" denied the request: a ConfigMap needs data' in done.stderr
     assert "owner=" in done.stdout
+    assert "example.com/by=policy,owner=default" in done.stdout

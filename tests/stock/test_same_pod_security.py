@@ -4,20 +4,13 @@ import asyncio
 import os
 import random
 import secrets
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from rota.client import kubeconfig
-from rota.client.transports.http import HttpTransport
-from rota.client.transports.in_process import InProcessTransport
 from rota.client.transports.transport import Transport
-from rota.kit import system
-from rota.testing.api import ApiServer
 from rota.testing.differential import cases
 from rota.testing.differential.cases import Reply, Request
-from rota.testing.servers.kubernetes import StockApiServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -25,16 +18,6 @@ COUNT = int(os.environ.get("ROTA_FUZZ_PODS", "160"))
 SEED = int(os.environ.get("ROTA_FUZZ_SEED", "1"))
 VERSIONS = ("latest", "v1.0", "v1.18", "v1.20", "v1.24", "v1.26", "v1.28", "v1.30", "v1.33", "v1.34", "v1.99")
 LABEL = "pod-security.kubernetes.io/"
-
-
-@pytest.fixture
-async def servers(stock_server: StockApiServer) -> AsyncIterator[tuple[Transport, Transport]]:
-    theirs = HttpTransport(kubeconfig.load(stock_server.kubeconfig(), clock=system.SystemClock()))
-    async with ApiServer() as api:
-        ours = InProcessTransport(api.app, clock=api.clock)
-        yield ours, theirs
-        await ours.close()
-    await theirs.close()
 
 
 def _some(rng: random.Random, **choices: tuple[Any, ...]) -> dict[str, Any]:

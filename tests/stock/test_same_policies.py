@@ -2,20 +2,14 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from rota.client import kubeconfig
-from rota.client.transports.http import HttpTransport
-from rota.client.transports.in_process import InProcessTransport
 from rota.client.transports.transport import Transport
-from rota.kit import system
-from rota.testing.api import ApiServer
 from rota.testing.differential import cases
 from rota.testing.differential.cases import Reply, Request
-from rota.testing.servers.kubernetes import StockApiServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -32,16 +26,6 @@ CONFIG_MAPS = {
         }
     ]
 }
-
-
-@pytest.fixture
-async def servers(stock_server: StockApiServer) -> AsyncIterator[tuple[Transport, Transport]]:
-    theirs = HttpTransport(kubeconfig.load(stock_server.kubeconfig(), clock=system.SystemClock()))
-    async with ApiServer() as api:
-        ours = InProcessTransport(api.app, clock=api.clock)
-        yield ours, theirs
-        await ours.close()
-    await theirs.close()
 
 
 def _map(name: str = "one", labels: Mapping[str, str] | None = None, **data: str) -> dict[str, Any]:

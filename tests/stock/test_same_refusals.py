@@ -1,32 +1,15 @@
 """Pods that share namespaces with their machine, and quotas with scopes: refused by both servers in the same words."""
 
 import secrets
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from rota.client import kubeconfig
-from rota.client.transports.http import HttpTransport
-from rota.client.transports.in_process import InProcessTransport
 from rota.client.transports.transport import Transport
-from rota.kit import system
-from rota.testing.api import ApiServer
 from rota.testing.differential import cases
 from rota.testing.differential.cases import Request
-from rota.testing.servers.kubernetes import StockApiServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture
-async def servers(stock_server: StockApiServer) -> AsyncIterator[tuple[Transport, Transport]]:
-    theirs = HttpTransport(kubeconfig.load(stock_server.kubeconfig(), clock=system.SystemClock()))
-    async with ApiServer() as api:
-        ours = InProcessTransport(api.app, clock=api.clock)
-        yield ours, theirs
-        await ours.close()
-    await theirs.close()
 
 
 def _sysctls(*names: str) -> dict[str, Any]:

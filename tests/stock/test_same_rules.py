@@ -8,21 +8,15 @@ import os
 import random
 import re
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from tests.stock import rules
 
-from rota.client import kubeconfig
-from rota.client.transports.http import HttpTransport
-from rota.client.transports.in_process import InProcessTransport
 from rota.client.transports.transport import Transport
-from rota.kit import system
-from rota.testing.api import ApiServer
 from rota.testing.differential import cases
 from rota.testing.differential.cases import Reply, Request
-from rota.testing.servers.kubernetes import StockApiServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -31,16 +25,6 @@ SEED = int(os.environ.get("ROTA_FUZZ_SEED", "1"))
 IN_ONE_SCHEMA, OBJECTS = 40, 6
 _NAMES = re.compile(r"selfType\d+")
 _PATIENCE_S = 90.0
-
-
-@pytest.fixture
-async def servers(stock_server: StockApiServer) -> AsyncIterator[tuple[Transport, Transport]]:
-    theirs = HttpTransport(kubeconfig.load(stock_server.kubeconfig(), clock=system.SystemClock()))
-    async with ApiServer() as api:
-        ours = InProcessTransport(api.app, clock=api.clock)
-        yield ours, theirs
-        await ours.close()
-    await theirs.close()
 
 
 def definition(name: str, spec: Mapping[str, Any], root_rules: list[dict[str, Any]]) -> dict[str, Any]:

@@ -6,22 +6,16 @@ import contextlib
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from rota.client import kubeconfig
-from rota.client.transports.http import HttpTransport
-from rota.client.transports.in_process import InProcessTransport
 from rota.client.transports.transport import Transport
-from rota.kit import system
-from rota.testing.api import ApiServer
 from rota.testing.differential import cases, normal
 from rota.testing.differential.cases import Reply, Request
-from rota.testing.servers.kubernetes import StockApiServer
 from rota.testing.webhook_server import Answer, Said, WebhookServer, allow
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -41,16 +35,6 @@ KINDS = {
 _MADE = re.compile(r"\bmade-\w{5}\b")
 _UNDECODABLE = re.compile(r"(undecodable patch in webhook response: )[^\"]*")
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
-
-
-@pytest.fixture
-async def servers(stock_server: StockApiServer) -> AsyncIterator[tuple[Transport, Transport]]:
-    theirs = HttpTransport(kubeconfig.load(stock_server.kubeconfig(), clock=system.SystemClock()))
-    async with ApiServer(conflict_check=False) as api:
-        ours = InProcessTransport(api.app, clock=api.clock)
-        yield ours, theirs
-        await ours.close()
-    await theirs.close()
 
 
 def _map(name: str = "one", labels: Mapping[str, str] | None = None, **data: str) -> dict[str, Any]:

@@ -61,7 +61,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ApiError(Exception):
     """The request failed for a reason that the server did not name."""
 
-    reason: ClassVar[str] = ""
+    #: An error that repeats the words of a policy or webhook has the reason that was given there.
+    reason: str = ""
     default_code: ClassVar[int] = 500
 
     def __init__(

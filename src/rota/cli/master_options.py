@@ -135,13 +135,6 @@ def master_options(command: _F) -> _F:
             "A pod's annotation rota.dev/dispatch takes precedence.",
         ),
         click.option(
-            "--unenforced",
-            type=click.Choice(["refuse", "warn"]),
-            default="refuse",
-            show_default=True,
-            help="Refuse, or accept with a warning, mutating admission policies, which this server does not enforce.",
-        ),
-        click.option(
             "--service-network",
             metavar="CIDR",
             default="127.64.0.0/10",
@@ -163,14 +156,12 @@ def master_options(command: _F) -> _F:
 
 def settings(options: dict[str, Any], **more: Any) -> "Settings":
     """A master's settings from these options and those that the command adds."""
-    from rota.apiserver.admission.unenforced import Mode  # noqa: PLC0415 - not needed to refuse an option
-    from rota.control_plane import Settings  # noqa: PLC0415
+    from rota.control_plane import Settings  # noqa: PLC0415 - not needed to refuse an option
 
     if options["audit_policy"] is not None and options["audit_log"] is None:
         raise click.UsageError("--audit-policy goes with --audit-log")
     return Settings(
         conflict_check=options["conflict_check"] == "on",
-        unenforced=Mode(options["unenforced"]),
         scheduler=options["scheduler"] == "on",
         scheduler_config=SchedulerFiles(
             options["scheduler_config"], options["plugins"], options["batch_config"]

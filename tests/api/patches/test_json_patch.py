@@ -33,11 +33,19 @@ def test_operations_apply_one_after_the_other() -> None:
     }
 
 
+def test_what_is_missing_is_null_to_a_test() -> None:
+    assert json_patch.apply({"spec": {}}, [{"op": "test", "path": "/spec/x", "value": None}]) == {"spec": {}}
+
+
 @pytest.mark.parametrize(
     ("operation", "message"),
     [
         ({"op": "test", "path": "/metadata/name", "value": "db"}, "testing value /metadata/name failed: test failed"),
         ({"op": "test", "path": "/nowhere", "value": 1}, "testing value /nowhere failed: test failed"),
+        (
+            {"op": "test", "path": "/no/x", "value": 1},
+            "test operation does not apply: is missing path: /no/x: missing value",
+        ),
         (
             {"op": "remove", "path": "/spec/x"},
             "error in remove for path: '/spec/x': Unable to remove nonexistent key: x: missing value",

@@ -150,7 +150,9 @@ def _mixed_errors(node: Node) -> list[tuple[int, str]]:
     found = [each for child in node.children() for each in _mixed_errors(child)]
     groups: list[list[tuple[Node, Type]]] = []
     if isinstance(node, ListLiteral):
-        groups = [[(one, _inner(one, optional=at in node.optional)) for at, one in enumerate(node.elements)]]
+        elements = [(one, _inner(one, optional=at in node.optional)) for at, one in enumerate(node.elements)]
+        # Of a list, only the first that differs is an error.
+        groups = [[*elements[:1], *[one for one in elements if one[1] != elements[0][1]][:1]]]
     elif isinstance(node, MapLiteral):
         groups = [
             [(key, key.type) for key, _, _ in node.entries],
@@ -159,7 +161,7 @@ def _mixed_errors(node: Node) -> list[tuple[int, str]]:
     for group in groups:
         for one, own in group:
             first = group[0][1]
-            if own != first and types.assignable({}, first, own) is None:
+            if own != first:
                 found.append((one.position, f"expected type '{first}' but found '{own}'"))
     return found
 

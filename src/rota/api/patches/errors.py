@@ -39,6 +39,10 @@ class InapplicablePatch(PatchError):
     """The patch is valid but this object does not have what it refers to."""
 
 
+class PatchTestFailed(InapplicablePatch):
+    """A `test` operation of a JSON patch finds another value."""
+
+
 class PatchTooLarge(PatchError):
     """The patch exceeds a limit; split it into smaller ones."""
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 import jsonpatch
 import jsonpointer
 
-from rota.api.patches.errors import InapplicablePatch, MalformedPatch, PatchTooLarge, refuses_deep_nesting
+from rota.api.patches.errors import (
+    InapplicablePatch,
+    MalformedPatch,
+    PatchTestFailed,
+    PatchTooLarge,
+    refuses_deep_nesting,
+)
 from rota.api.patches.json_values import Json, JsonObject, copy, json_text, shown
 
 #: As kube-apiserver (endpoints/handlers/patch.go).
@@ -67,7 +73,12 @@ def _apply_one(document: Json, operation: JsonObject, kind: str) -> Json:
     try:
         return jsonpatch.JsonPatch([operation]).apply(document, in_place=True)
     except jsonpatch.JsonPatchTestFailed as error:
-        raise InapplicablePatch(f"testing value {path} failed: test failed") from error
+        container = _container(document, path)
+        if path and container is None:
+            raise InapplicablePatch(f"test operation does not apply: is missing path: {path}: missing value") from error
+        if isinstance(container, dict) and operation.get("value") is None and _key(path) not in container:
+            return document  # what is missing is null
+        raise PatchTestFailed(f"testing value {path} failed: test failed") from error
     except jsonpatch.InvalidJsonPatch as error:
         raise InapplicablePatch(f"error in {kind} for path: '{path}': {error}") from error
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:

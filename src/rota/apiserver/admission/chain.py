@@ -6,6 +6,7 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from rota.api.identifiers import GroupResource
+from rota.apiserver.admission import mutating_policies
 from rota.apiserver.admission.batch import BatchRules
 from rota.apiserver.admission.batch_class import BatchClass
 from rota.apiserver.admission.creation_by_update import CreationByUpdate
@@ -27,7 +28,7 @@ from rota.apiserver.admission.runtime_classes import RUNTIMES, RuntimeClasses
 from rota.apiserver.admission.service_accounts import ACCOUNTS, ServiceAccounts
 from rota.apiserver.admission.service_addresses import ServiceAddresses
 from rota.apiserver.admission.signers import SignerRights
-from rota.apiserver.admission.unenforced import Mode, Unenforced
+from rota.apiserver.admission.unenforced import Unenforced
 from rota.apiserver.admission.validating_policies import BINDINGS, POLICIES, ValidatingPolicies
 from rota.apiserver.admission.webhook_table import MUTATING, VALIDATING
 from rota.apiserver.admission.webhooks import ValidatingWebhooks
@@ -40,7 +41,10 @@ from rota.apiserver.registry.leader_fencing import LeaderRecords
 from rota.kit.clock import Clock
 
 #: Kinds that plugins read on every request, and that are therefore cached.
-FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS, ACCOUNTS, POLICIES, BINDINGS, MUTATING, VALIDATING)
+FOLLOWED: Final = (
+    *(NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS, ACCOUNTS, POLICIES, BINDINGS, MUTATING, VALIDATING),
+    *(mutating_policies.POLICIES, mutating_policies.BINDINGS),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,6 @@ class AdmissionContext:
     overcommit_guard: OvercommitGuard | None
     #: Whether new nodes are tainted as not ready.
     taint_nodes: bool
-    unenforced: Mode
     #: Plugins of another package.
     further: tuple[Admission, ...] = ()
 
@@ -113,7 +116,7 @@ def validating(context: AdmissionContext, registry: Registry, reviews: Reviews) 
     return (
         CreationByUpdate(context.authorization),
         SignerRights(context.authorization),
-        Unenforced(context.unenforced),
+        Unenforced(),
         ProcessSecurity(),
         BatchClass(),
         PodSecurity(registry, context.copies[NAMESPACES]),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from rota.api.identifiers import GroupResource
+from rota.apiserver.admission import mutating_policies
 from rota.apiserver.admission.limit_ranger import RANGES
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
 from rota.apiserver.admission.priority import CLASSES
@@ -29,7 +30,7 @@ _NODES: Final = GroupResource("", "nodes")
 #: Users matter only if they are nodes, which get no fingerprint; no template is kept of a pod with a node.
 _COVERED: Final = frozenset(
     {NAMESPACES, RANGES, QUOTAS, CLASSES, RUNTIMES, ACCOUNTS, REQUESTER, _NODES}
-    | {POLICIES, BINDINGS, MUTATING, VALIDATING}
+    | {POLICIES, BINDINGS, MUTATING, VALIDATING, mutating_policies.POLICIES, mutating_policies.BINDINGS}
 )
 #: How many namespaces are remembered.
 _MOST: Final = 4096
@@ -55,7 +56,13 @@ class AdmissionFingerprints:
         self._namespaces: Final = copies[NAMESPACES]
         self._ranges: Final = copies[RANGES]
         self._quotas: Final = copies[QUOTAS]
-        self._reviewers: Final = (copies[BINDINGS], copies[POLICIES], copies[MUTATING], copies[VALIDATING])
+        self._reviewers: Final = tuple(
+            copies[one]
+            for one in (
+                *(BINDINGS, POLICIES, MUTATING, VALIDATING),
+                *(mutating_policies.BINDINGS, mutating_policies.POLICIES),
+            )
+        )
         self._reviewed: Final = reviewed
         self._classes: Final = (copies[CLASSES], copies[RUNTIMES])
         self._accounts: Final = copies[ACCOUNTS]

@@ -1,8 +1,8 @@
-"""Runs the plugins that change objects, then webhooks and policies of users, and both once more after a change.
+"""Runs the plugins that change objects, then policies and webhooks of users, and all once more after a change.
 
 A container that a webhook adds gets the defaults and limits of the server's own plugins in the second round, and
-webhooks that ask for it (`reinvocationPolicy: IfNeeded`) see the changes of later ones. There is no third round, as in
-stock servers.
+policies and webhooks that ask for it (`reinvocationPolicy: IfNeeded`) see the changes of later ones. There is no third
+round, as in stock servers.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ from typing import ClassVar, Final, Protocol
 
 from rota.api.identifiers import GroupResource
 from rota.api.patches import json_values
+from rota.apiserver.admission.mutating_policies import BINDINGS, POLICIES
+from rota.apiserver.admission.reinvocation import Round
 from rota.apiserver.admission.request_matching import EXEMPT
 from rota.apiserver.admission.reviewed_request import ReviewContext, ReviewedRequest
-from rota.apiserver.admission.webhooks import Round
 from rota.apiserver.interfaces import Admission, Attributes, Object, TransactionExtras
 
 
@@ -29,14 +30,14 @@ class Mutator(Protocol):
         ...
 
     async def mutate(self, request: ReviewedRequest, progress: Round, /) -> bool:
-        """Change the request's object, or refuse it; whether something has changed."""
+        """Change the request's object, or refuse it; whether a second round may change more."""
         ...
 
 
 class MutationRounds:
     """An `Admission` that runs others."""
 
-    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
+    pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({POLICIES, BINDINGS})
 
     def __init__(self, context: ReviewContext, plugins: Sequence[Admission], mutators: Sequence[Mutator]) -> None:
         self._context: Final = context
@@ -48,27 +49,34 @@ class MutationRounds:
         extras = await self._run(at, new, old)
         if at.resource.group_resource in EXEMPT or not any(one.active for one in self._mutators):
             return extras
-        request, progress = ReviewedRequest(self._context, at, new, old, mutating=True), Round()
-        if not await self.mutate(request, progress):
+        progress = self.begin()
+        if not await self.mutate(ReviewedRequest(self._context, at, new, old, mutating=True), progress):
             return extras
-        before = json_values.copy(new)
         extras = await self._run(at, new, old)
-        if new != before:
-            progress.changed()
-        progress.number = 1
-        await self.mutate(ReviewedRequest(self._context, at, new, old, mutating=True), progress)
+        await self.mutate(ReviewedRequest(self._context, at, new, old, mutating=True), progress, again=True)
         return extras
+
+    def begin(self) -> tuple[Round, ...]:
+        """The records of a request that has not been reviewed yet."""
+        return tuple(Round() for _ in self._mutators)
 
     def concerns(self, plural: str, subresource: str) -> bool:
         """Whether a rule of users may be about a resource or subresource."""
         return any(one.concerns(plural, subresource) for one in self._mutators)
 
-    async def mutate(self, request: ReviewedRequest, progress: Round) -> bool:
-        """One round of the users' rules; whether one has changed the object."""
+    async def mutate(self, request: ReviewedRequest, progress: Sequence[Round], *, again: bool = False) -> bool:
+        """One round of the users' rules; whether it asks for a second one."""
         changed = False
-        for mutator in self._mutators:
-            if mutator.active and await mutator.mutate(request, progress):
+        for mutator, own in zip(self._mutators, progress, strict=True):
+            if not mutator.active:
+                continue
+            if again:
+                own.number = 1
+                if request.object != own.left:
+                    own.changed()
+            if await mutator.mutate(request, own):
                 changed = True
+            own.left = json_values.copy(request.object)
         return changed
 
     async def _run(self, at: Attributes, new: Object | None, old: Object | None) -> TransactionExtras | None:

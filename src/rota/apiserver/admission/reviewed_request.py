@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rota.api import errors, schemas, users
+from rota.api import errors, gotext, schemas, users
 from rota.api.cel.authorization import Answered, Asked, Unanswered
 from rota.api.cel.environment import CALL_LIMIT, Outcome, Program
 from rota.api.cel.values import CostExceeded
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.api.patches import json_values
+from rota.api.patches import schemas as merging
+from rota.api.patches.schemas import TypeSchema
 from rota.apiserver import bodies, conversions
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
 from rota.apiserver.admission.policy_variables import values
@@ -97,9 +99,14 @@ class ReviewedRequest:
         return self.at.name or ((self._new or {}).get("metadata") or {}).get("name") or ""
 
     @property
-    def changeable(self) -> bool:
-        """Whether the request has an object to change."""
-        return self._new is not None
+    def refused_name(self) -> str:
+        """What a refusal calls the object: the server has not chosen a name for a new one yet."""
+        return self.name or ((self._new or {}).get("metadata") or {}).get("generateName") or "Unknown"
+
+    @property
+    def object(self) -> Object | None:
+        """The new object in the version of the request; not to be changed."""
+        return self._new
 
     async def shown_as(self, matcher: RequestMatcher) -> ResourceType | None:
         """The version in which a policy, binding or webhook sees the request; None if it is not about it."""
@@ -135,10 +142,20 @@ class ReviewedRequest:
             self.at, self.what, new, old, await self.namespace(), self._answers, name=self.name, shown=resource
         )
 
-    def change(self, changed: Any, resource: ResourceType) -> bool:
+    def merge_schema(self, resource: ResourceType) -> TypeSchema:
+        """How apply configurations are merged into the new object in a version of the resource."""
+        part = self.at.resource.subresources.get(self.at.subresource)
+        kind = part.kind if part is not None else resource.gvk
+        if kind == self.at.resource.gvk:
+            kind = resource.gvk
+        if kind == resource.gvk and resource.custom:
+            return self._context.custom_schema(resource).merge_schema
+        return merging.for_kind(kind.api_version, kind.kind) or merging.DEDUCED
+
+    def change(self, changed: Any, resource: ResourceType, *, strict: bool = False) -> bool:
         """Replace the new object by one in a version of the resource; whether that changes it.
 
-        InternalError if it does not have the shape of its kind.
+        InternalError if it does not have the shape of its kind, or, if `strict`, has unknown fields.
         """
         assert self._new is not None, "only an object that exists is changed"
         at, before = self.at, self._new
@@ -147,13 +164,17 @@ class ReviewedRequest:
         part = at.resource.subresources.get(at.subresource)
         is_whole = part is None or part.kind == at.resource.gvk
         model = resource.model if is_whole else part.model if part is not None else None
+        unknown: list[str] = []
         try:
             if model is not None:
-                changed, _ = schemas.clean(changed, model)
+                changed, unknown = schemas.clean(changed, model)
             elif is_whole and resource.custom:
                 changed, _ = bodies.clean_custom(changed, self._context.custom_schema(resource))
         except (schemas.SchemaError, RecursionError) as error:
             raise errors.internal_error(str(error)) from None
+        if strict and unknown:
+            shown = ", ".join(f"unknown field {gotext.quote(one)}" for one in unknown)
+            raise errors.internal_error(f"strict decoding error: {shown}")
         if is_whole and resource != at.resource:
             changed = conversions.convert(changed, at.resource.api_version)
         if is_whole and "metadata" in before:
@@ -242,6 +263,12 @@ class ReviewedRequest:
         )
         verdict = await self._context.authorization.authorize(question)
         return Answered(allowed=verdict.allowed, reason=verdict.reason)
+
+
+def aggregate(failures: Sequence[str]) -> str:
+    """Several errors as one message, each once."""
+    distinct = list(dict.fromkeys(failures))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 def shown_error(text: str, outcome: Outcome) -> str:

@@ -17,7 +17,7 @@ from rota.apiserver.admission.mutation_rounds import MutationRounds
 from rota.apiserver.admission.request_matching import Operation
 from rota.apiserver.admission.reviewed_request import ReviewContext, ReviewedRequest
 from rota.apiserver.admission.validating_policies import ValidatingPolicies
-from rota.apiserver.admission.webhooks import Round, ValidatingWebhooks
+from rota.apiserver.admission.webhooks import ValidatingWebhooks
 from rota.apiserver.interfaces import (
     Attributes,
     Object,
@@ -36,7 +36,9 @@ _CONNECTIONS: Final = frozenset({"attach", "exec", "portforward", "proxy"})
 _FLAGS: Final = ("stdin", "stdout", "stderr", "tty")
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _TOGETHER: Final = 64
-_CHANGED: Final = "a webhook has changed the parameters of a connection, which is not supported; it may refuse it"
+_CHANGED: Final = (
+    "a policy or webhook has changed the parameters of a connection, which is not supported; it may refuse it"
+)
 _IN_COMPANY: Final = "not bound because the batch is atomic and others of its pods cannot be bound"
 
 
@@ -72,11 +74,13 @@ class SubresourceReviews:
         )
 
     async def review(self, at: Attributes, obj: Object, what: Operation) -> None:
-        """Change the object of a request as webhooks say, or refuse the request."""
-        request, progress = ReviewedRequest(self._context, at, obj, None, what=what, mutating=True), Round()
+        """Change the object of a request as policies and webhooks say, or refuse the request."""
+        request, progress = (
+            ReviewedRequest(self._context, at, obj, None, what=what, mutating=True),
+            self._rounds.begin(),
+        )
         if await self._rounds.mutate(request, progress):
-            progress.number = 1
-            await self._rounds.mutate(request, progress)
+            await self._rounds.mutate(request, progress, again=True)
         final = ReviewedRequest(self._context, at, obj, None, what=what)
         if self._policies.active:
             await self._policies.review(final, obj)

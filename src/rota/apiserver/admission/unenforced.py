@@ -1,23 +1,17 @@
-"""Objects that the server stores but does not enforce: it warns about them, or refuses them. The table is `ROWS`.
+"""Objects that the server stores but does not enforce: it warns about them. The table is `ROWS`.
 
-A warning goes into the `Warning` header of the response, which kubectl and `rota` print. Some objects only promise that
-requests will be refused or changed: mutating policies that fail closed. A cluster that stores them looks protected and
-is not, so they are refused, with a message that names the option by which an
-administrator allows them (`--unenforced warn`). An object that was stored before may still be changed, with a warning.
+A warning goes into the `Warning` header of the response, which kubectl and `rota` print.
 
 Conversion webhooks of CustomResourceDefinitions are always refused (`rota.apiserver.crd.definitions`): objects would be
 served in the wrong shape. Security contexts that processes do not have are in `process_security`.
 """
 
-import enum
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from rota.api import errors
 from rota.api.identifiers import GroupResource
 from rota.apiserver.interfaces import Attributes, Object
 
-_ADMISSION: Final = "admissionregistration.k8s.io"
 _FLOW: Final = "flowcontrol.apiserver.k8s.io"
 _NETWORKING: Final = "networking.k8s.io"
 #: The runtimes of workers; see `rota.worker.container_config.chosen`.
@@ -27,29 +21,12 @@ _RUNTIMES: Final = frozenset({"process", "container"})
 Applies: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
 
-class Mode(enum.Enum):
-    """What happens to objects that promise unenforced protection."""
-
-    REFUSE = "refuse"
-    WARN = "warn"
-
-
 class Row(NamedTuple):
     """A kind, or some objects of it, that is not enforced."""
 
     resource: GroupResource
     text: str
     applies: Applies = lambda _: True
-    #: Whether it promises protection.
-    promise: bool = False
-
-
-def _policy_fails_closed(obj: Mapping[str, Any]) -> bool:
-    return _spec(obj).get("failurePolicy") != "Ignore"
-
-
-def _not(applies: Applies) -> Applies:
-    return lambda obj: not applies(obj)
 
 
 def _spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -64,16 +41,9 @@ def _has_other_protocols(obj: Mapping[str, Any]) -> bool:
     return any(one.get("protocol", "TCP") != "TCP" for one in _spec(obj).get("ports") or ())
 
 
-_POLICIES: Final = "this server evaluates no admission policies: requests are neither refused nor changed by this one"
-_BINDINGS: Final = (
-    "this server evaluates no admission policies: requests are neither refused nor changed by this binding"
-)
 _NO_CONTROLLER: Final = "no controller of Rota acts on it"
 
 ROWS: Final = (
-    Row(GroupResource(_ADMISSION, "mutatingadmissionpolicies"), _POLICIES, _policy_fails_closed, promise=True),
-    Row(GroupResource(_ADMISSION, "mutatingadmissionpolicies"), _POLICIES, _not(_policy_fails_closed)),
-    Row(GroupResource(_ADMISSION, "mutatingadmissionpolicybindings"), _BINDINGS),
     Row(
         GroupResource(_NETWORKING, "networkpolicies"),
         "network policies are not enforced: pods share the network of their machine",
@@ -155,23 +125,15 @@ class Unenforced:
 
     pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
 
-    def __init__(self, mode: Mode) -> None:
-        self._mode: Final = mode
+    def __init__(self) -> None:
         self._rows: Final[dict[GroupResource, list[Row]]] = {}
         for row in ROWS:
             self._rows.setdefault(row.resource, []).append(row)
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Admit the request, perhaps with a warning; Forbidden for a new object that promises unenforced protection."""
+        """Admit the request, perhaps with a warning."""
         if new is None or at.subresource:
             return
         for row in self._rows.get(at.resource.group_resource, ()):
-            if not row.applies(new):
-                continue
-            is_new = old is None or not row.applies(old)
-            if row.promise and is_new and self._mode is Mode.REFUSE:
-                remedy = "to store it all the same, start the server with --unenforced warn"
-                raise errors.forbidden(
-                    at.resource.group_resource, new["metadata"].get("name", ""), f"{row.text}; {remedy}"
-                )
-            at.warn(row.text)
+            if row.applies(new):
+                at.warn(row.text)

@@ -9,14 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from rota.api import errors, selectors
+from rota.api import errors
 from rota.api.cel.environment import Outcome
 from rota.api.errors import Cause, Details
-from rota.api.identifiers import GroupResource, GroupVersionKind
+from rota.api.fields import FieldError
+from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
+from rota.apiserver.admission import bound_policies
+from rota.apiserver.admission.bound_policies import Binding, BoundPolicies, ConfigurationFailure, Policy
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
 from rota.apiserver.admission.policy_variables import LazyVariables
-from rota.apiserver.admission.request_matching import EXEMPT, RequestMatcher
+from rota.apiserver.admission.request_matching import EXEMPT
 from rota.apiserver.admission.reviewed_request import (
     BUDGET,
     OUT_OF_BUDGET,
@@ -40,7 +43,7 @@ class _Denied(errors.Invalid):
 
     def __init__(self, reason: str, message: str, details: Details) -> None:
         super().__init__(message, details=details, code=_CODES.get(reason, 422))
-        self.reason = reason  # type: ignore[misc]
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +56,7 @@ class _Decision:
     failed: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Policy:
-    name: str
-    fails_closed: bool
-    param_kind: Mapping[str, Any] | None
-    matcher: RequestMatcher
-    compiled: CompiledPolicy
-    #: Why it cannot be evaluated.
-    error: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Binding:
-    name: str
-    policy: str
-    actions: tuple[str, ...]
-    param_ref: Mapping[str, Any] | None
-    matcher: RequestMatcher
-
-
-class _Failure(Exception):
-    """The configuration of a policy or binding does not allow a decision."""
+_Policy = Policy[CompiledPolicy]
 
 
 class ValidatingPolicies:
@@ -85,24 +67,20 @@ class ValidatingPolicies:
 
     def __init__(self, context: ReviewContext, copies: Mapping[GroupResource, WatchCache]) -> None:
         self._context: Final = context
-        self._policies: Final[dict[str, _Policy]] = {}
-        self._bindings: Final[dict[str, list[_Binding]]] = {}
-        copies[POLICIES].subscribe(self._note_policy)
-        copies[BINDINGS].subscribe(self._note_binding)
+        self._policies: Final = BoundPolicies(copies[POLICIES], copies[BINDINGS], _compiled)
 
     @property
     def active(self) -> bool:
         """Whether there is a binding."""
-        return bool(self._bindings)
+        return bool(self._policies)
 
     def concerns(self, plural: str, subresource: str) -> bool:
         """Whether a policy that is in force may be about a resource or subresource."""
-        policies = (self._policies.get(name) for name in self._bindings)
-        return any(one is not None and one.matcher.names(plural, subresource) for one in policies)
+        return self._policies.concerns(plural, subresource)
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
         """Admit the request, or refuse it in the words of the first policy that does."""
-        if not self._bindings or at.resource.group_resource in EXEMPT:
+        if not self._policies or at.resource.group_resource in EXEMPT:
             return
         await self.review(ReviewedRequest(self._context, at, new, old), new or old or {})
 
@@ -110,11 +88,8 @@ class ValidatingPolicies:
         """Admit a request about an object."""
         at = request.at
         evaluation = _Evaluation(self._context.registry, request)
-        denied: list[tuple[_Policy, _Binding | None, _Decision]] = []
-        for name, bindings in sorted(self._bindings.items()):
-            policy = self._policies.get(name)
-            if policy is None:
-                continue
+        denied: list[tuple[_Policy, Binding | None, _Decision]] = []
+        for policy, bindings in self._policies:
             resource = await request.shown_as(policy.matcher)
             if resource is None:
                 continue
@@ -131,44 +106,10 @@ class ValidatingPolicies:
         if denied:
             raise _refusal(at, obj, *denied[0])
 
-    def _note_policy(self, old: Object | None, new: Object | None) -> None:
-        if new is None:
-            self._policies.pop((old or {})["metadata"]["name"], None)
-            return
-        spec, name = new.get("spec") or {}, new["metadata"]["name"]
-        compiler = PolicyCompiler(new)
-        compiled = compiler.compile()
-        self._policies[name] = _Policy(
-            name,
-            spec.get("failurePolicy") != "Ignore",
-            spec.get("paramKind"),
-            RequestMatcher(spec.get("matchConstraints") or {}),
-            compiled,
-            compiler.errors[0].detail if compiler.errors else "",
-        )
 
-    def _note_binding(self, old: Object | None, new: Object | None) -> None:
-        for obj in (old, new):
-            if obj is not None:
-                name = obj["metadata"]["name"]
-                for policy, bindings in list(self._bindings.items()):
-                    left = [one for one in bindings if one.name != name]
-                    if left:
-                        self._bindings[policy] = left
-                    else:
-                        del self._bindings[policy]
-        if new is None:
-            return
-        spec = new.get("spec") or {}
-        binding = _Binding(
-            new["metadata"]["name"],
-            spec.get("policyName") or "",
-            tuple(spec.get("validationActions") or ()),
-            spec.get("paramRef"),
-            RequestMatcher(spec.get("matchResources") or {}),
-        )
-        bindings = [*self._bindings.get(binding.policy, ()), binding]
-        self._bindings[binding.policy] = sorted(bindings, key=lambda one: one.name)
+def _compiled(policy: Object) -> tuple[CompiledPolicy, Sequence[FieldError]]:
+    compiler = PolicyCompiler(policy)
+    return compiler.compile(), compiler.errors
 
 
 class _Evaluation:
@@ -180,16 +121,16 @@ class _Evaluation:
         self._at: Final = request.at
 
     async def decide(
-        self, policy: _Policy, binding: _Binding, annotations: dict[str, list[str]], resource: ResourceType
-    ) -> list[tuple[_Policy, _Binding | None, _Decision]]:
+        self, policy: _Policy, binding: Binding, annotations: dict[str, list[str]], resource: ResourceType
+    ) -> list[tuple[_Policy, Binding | None, _Decision]]:
         """The refusals of a policy by a binding that denies; other actions are carried out."""
         try:
-            all_params = await self._params(policy, binding)
-        except _Failure as error:
+            all_params = await bound_policies.params(self._registry, self._at, policy, binding)
+        except ConfigurationFailure as error:
             if not policy.fails_closed:
                 return []
             return [(policy, binding, _Decision(f"failed to configure binding: {error}"))]
-        denied: list[tuple[_Policy, _Binding | None, _Decision]] = []
+        denied: list[tuple[_Policy, Binding | None, _Decision]] = []
         for params in all_params:
             decisions, failed = await self._validate(policy, params, annotations, resource)
             for number, decision in enumerate(decisions):
@@ -199,8 +140,8 @@ class _Evaluation:
         return denied
 
     def _act(
-        self, policy: _Policy, binding: _Binding, number: int, decision: _Decision
-    ) -> list[tuple[_Policy, _Binding | None, _Decision]]:
+        self, policy: _Policy, binding: Binding, number: int, decision: _Decision
+    ) -> list[tuple[_Policy, Binding | None, _Decision]]:
         if "Audit" in binding.actions:
             failure = {
                 "message": decision.message,
@@ -215,35 +156,6 @@ class _Evaluation:
             where = f"'{policy.name}' with binding '{binding.name}'"
             self._at.warn(f"Validation failed for ValidatingAdmissionPolicy {where}: {decision.message}")
         return [(policy, binding, decision)] if "Deny" in binding.actions else []
-
-    async def _params(self, policy: _Policy, binding: _Binding) -> Sequence[Object | None]:
-        kind, ref = policy.param_kind, binding.param_ref
-        if kind is None or ref is None:
-            return [None]
-        group, _, version = (kind.get("apiVersion") or "").rpartition("/")
-        resource = self._registry.scheme.by_kind(GroupVersionKind(group, version, kind.get("kind") or ""))
-        if resource is None:
-            shown = f"{kind.get('apiVersion') or ''}, Kind={kind.get('kind') or ''}"
-            raise _Failure(f"paramKind kind `{shown}` not known")
-        namespace = ""
-        if resource.namespaced:
-            namespace = ref.get("namespace") or self._at.namespace
-            if not namespace:
-                raise _Failure("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
-        elif ref.get("namespace"):
-            raise _Failure("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-        if ref.get("name"):
-            one = await self._registry.find(resource, namespace, ref["name"])
-            found = [one.object] if one is not None else []
-        elif ref.get("selector") is not None:
-            selector = selectors.from_object(ref["selector"])
-            listed = await self._registry.list(resource, namespace or None)
-            found = [one.object for one in listed if selector.matches(one.object["metadata"].get("labels"))]
-        else:
-            raise _Failure("one of name or selector must be provided")
-        if not found and ref.get("parameterNotFoundAction") == "Deny":
-            raise _Failure("no params found for policy binding with `Deny` parameterNotFoundAction")
-        return found
 
     async def _validate(
         self, policy: _Policy, params: Object | None, annotations: dict[str, list[str]], resource: ResourceType
@@ -309,7 +221,7 @@ class _Budget:
         self._counted = self._variables.cost
 
 
-def _refusal(at: Attributes, obj: Object, policy: _Policy, binding: _Binding | None, decision: _Decision) -> _Denied:
+def _refusal(at: Attributes, obj: Object, policy: _Policy, binding: Binding | None, decision: _Decision) -> _Denied:
     by = f" with binding '{binding.name}'" if binding is not None else ""
     message = f"ValidatingAdmissionPolicy '{policy.name}'{by} denied request: {decision.message}"
     name = at.name or (obj.get("metadata") or {}).get("name") or ""

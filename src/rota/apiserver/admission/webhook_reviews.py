@@ -144,7 +144,7 @@ class Refused(errors.ApiError):
 
     def __init__(self, message: str, *, reason: str, code: int, details: Details | None) -> None:
         super().__init__(message, code=code, details=details)
-        self.reason = reason  # type: ignore[misc]
+        self.reason = reason
 
 
 def refusal(webhook: str, status: Mapping[str, Any] | None) -> Refused:

@@ -7,7 +7,6 @@ own removal could not be removed.
 """
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from rota.api import errors, gotext
@@ -17,6 +16,7 @@ from rota.api.patches import json_patch
 from rota.api.patches.errors import PatchError
 from rota.apiserver.admission import webhook_reviews
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
+from rota.apiserver.admission.reinvocation import Round
 from rota.apiserver.admission.request_matching import EXEMPT
 from rota.apiserver.admission.reviewed_request import ReviewContext, ReviewedRequest
 from rota.apiserver.admission.webhook_client import WebhookClient
@@ -31,26 +31,6 @@ from rota.apiserver.admission.webhook_table import (
 )
 from rota.apiserver.cache.watch_cache import WatchCache
 from rota.apiserver.interfaces import Attributes, Object
-
-
-@dataclass(slots=True)
-class Round:
-    """What happened to one request so far, for a second round."""
-
-    number: int = 0
-    #: Webhooks and policies that are called again if something changes after them.
-    called: set[str] = field(default_factory=set)
-    #: Those that are called in the second round.
-    due: set[str] = field(default_factory=set)
-
-    def changed(self) -> None:
-        """The object has changed: everything that was called before is due again."""
-        self.due |= self.called
-        self.called = set()
-
-    def skips(self, uid: str) -> bool:
-        """Whether this round does without one."""
-        return self.number > 0 and uid not in self.due
 
 
 class MutatingWebhooks:

@@ -17,12 +17,12 @@ from rota.api.identifiers import GroupResource
 from rota.apiserver.admission import chain
 from rota.apiserver.admission.chain import AdmissionContext
 from rota.apiserver.admission.fingerprint import AdmissionFingerprints
+from rota.apiserver.admission.mutating_policies import MutatingPolicies
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
 from rota.apiserver.admission.node_restriction import NodeRestriction
 from rota.apiserver.admission.reviewed_request import ReviewContext
 from rota.apiserver.admission.service_addresses import NETWORK
 from rota.apiserver.admission.subresource_reviews import SubresourceReviews
-from rota.apiserver.admission.unenforced import Mode
 from rota.apiserver.admission.validating_policies import ValidatingPolicies
 from rota.apiserver.admission.webhook_client import WebhookClient
 from rota.apiserver.admission.webhook_table import MUTATING, VALIDATING
@@ -82,8 +82,6 @@ class ServerSettings:
     encryption: KeyFile | None = None
     #: Flow control.
     limits: Limits = field(default_factory=Limits)
-    #: How objects are handled that promise protection and are not enforced.
-    unenforced: Mode = Mode.WARN
     #: Taint new nodes until the node lifecycle controller sees them ready: only for servers with that controller.
     taint_nodes: bool = False
     #: Services get addresses of this network.
@@ -151,7 +149,6 @@ async def server(
         network=settings.service_network,
         overcommit_guard=overcommit_guard,
         taint_nodes=settings.taint_nodes,
-        unenforced=settings.unenforced,
         further=settings.admission,
     )
     kinds = _kinds(catalog, actions, context, rng, closing)
@@ -232,7 +229,7 @@ def _kinds(
         reviews = chain.Reviews(
             context=review_context,
             policies=ValidatingPolicies(review_context, copies),
-            mutators=(MutatingWebhooks(copies[MUTATING], client),),
+            mutators=(MutatingPolicies(registry, copies), MutatingWebhooks(copies[MUTATING], client)),
             webhooks=ValidatingWebhooks(review_context, copies[VALIDATING], client),
         )
         rounds = chain.rounds(context, registry, restriction, reviews)

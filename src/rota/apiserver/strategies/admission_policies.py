@@ -1,4 +1,4 @@
-"""The strategies of ValidatingAdmissionPolicies and their bindings: defaults, and expressions that must compile."""
+"""The strategies of admission policies and their bindings: defaults, and expressions that must compile."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,10 +7,13 @@ from rota.api import fields, names
 from rota.api.fields import FieldError, Path
 from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import generic
+from rota.apiserver.strategies.mutation_expressions import MutationCompiler
 from rota.apiserver.strategies.policy_expressions import PolicyCompiler
 
 _SPEC: Final = Path("spec")
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
+_CHANGING: Final = ("*", "CONNECT", "CREATE", "UPDATE")
+_REINVOCATIONS: Final = ("IfNeeded", "Never")
 
 
 def _default_matching(matching: dict[str, Any] | None) -> None:
@@ -25,7 +28,7 @@ def _default_matching(matching: dict[str, Any] | None) -> None:
 
 
 class PolicyStrategy(generic.GenericStrategy):
-    """Policies."""
+    """Policies that validate."""
 
     counts_generations = True
 
@@ -38,18 +41,37 @@ class PolicyStrategy(generic.GenericStrategy):
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[FieldError]:
         """Metadata, and expressions."""
-        return super().validate_create(obj, at) + _policy_errors(obj)
+        return super().validate_create(obj, at) + self._errors(obj)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[FieldError]:
         """Metadata, and expressions if the policy changes."""
         found = super().validate_update(new, old, at)
-        return found if at.subresource or new.get("spec") == old.get("spec") else found + _policy_errors(new)
+        return found if at.subresource or new.get("spec") == old.get("spec") else found + self._errors(new)
+
+    def _errors(self, policy: Object) -> list[FieldError]:
+        compiler = PolicyCompiler(policy)
+        compiler.compile()
+        return _spec_errors(compiler.spec) + compiler.errors
 
 
-def _policy_errors(policy: Object) -> list[FieldError]:
-    compiler = PolicyCompiler(policy)
-    compiler.compile()
-    spec: Mapping[str, Any] = policy.get("spec") or {}
+class MutatingPolicyStrategy(PolicyStrategy):
+    """Policies that change objects."""
+
+    def _errors(self, policy: Object) -> list[FieldError]:
+        compiler = MutationCompiler(policy)
+        compiler.compile()
+        spec = compiler.spec
+        found = _spec_errors(spec) + _operation_errors(spec.get("matchConstraints"), _SPEC.child("matchConstraints"))
+        found += compiler.errors
+        path, reinvocation = _SPEC.child("reinvocationPolicy"), spec.get("reinvocationPolicy")
+        if not reinvocation:
+            found.append(fields.required(path))
+        elif reinvocation not in _REINVOCATIONS:
+            found.append(fields.not_supported(path, reinvocation, _REINVOCATIONS))
+        return found
+
+
+def _spec_errors(spec: Mapping[str, Any]) -> list[FieldError]:
     found: list[FieldError] = []
     if spec.get("failurePolicy") not in ("Fail", "Ignore"):
         found.append(fields.not_supported(_SPEC.child("failurePolicy"), spec.get("failurePolicy"), ("Fail", "Ignore")))
@@ -57,11 +79,21 @@ def _policy_errors(policy: Object) -> list[FieldError]:
         found.append(fields.required(_SPEC.child("matchConstraints")))
     elif not spec["matchConstraints"].get("resourceRules"):
         found.append(fields.required(_SPEC.child("matchConstraints", "resourceRules")))
-    return found + compiler.errors
+    return found
+
+
+def _operation_errors(matching: Mapping[str, Any] | None, path: Path) -> list[FieldError]:
+    """Operations of which there is nothing to change."""
+    return [
+        fields.not_supported(path.child("resourceRules", "operations"), one, _CHANGING)
+        for rule in (matching or {}).get("resourceRules") or ()
+        for one in rule.get("operations") or ()
+        if one not in _CHANGING
+    ]
 
 
 class PolicyBindingStrategy(generic.GenericStrategy):
-    """Bindings of policies."""
+    """Bindings of policies that validate."""
 
     counts_generations = True
 
@@ -71,20 +103,33 @@ class PolicyBindingStrategy(generic.GenericStrategy):
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[FieldError]:
         """Metadata, the policy's name, parameters and actions."""
-        return super().validate_create(obj, at) + list(_binding_errors(obj.get("spec") or {}))
+        return super().validate_create(obj, at) + self._errors(obj.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[FieldError]:
         """Metadata, the policy's name, parameters and actions."""
-        return super().validate_update(new, old, at) + list(_binding_errors(new.get("spec") or {}))
+        return super().validate_update(new, old, at) + self._errors(new.get("spec") or {})
+
+    def _errors(self, spec: Mapping[str, Any]) -> list[FieldError]:
+        return _name_errors(spec) + _action_errors(spec) + _param_errors(spec)
 
 
-def _binding_errors(spec: Mapping[str, Any]) -> list[FieldError]:
-    policy = spec.get("policyName") or ""
-    found = [fields.required(_SPEC.child("policyName"))] if not policy else []
-    found += [
-        fields.invalid(_SPEC.child("policyName"), policy, why)
-        for why in (names.check_dns1123_subdomain(policy) if policy else ())
-    ]
+class MutatingPolicyBindingStrategy(PolicyBindingStrategy):
+    """Bindings of policies that change objects."""
+
+    def _errors(self, spec: Mapping[str, Any]) -> list[FieldError]:
+        matching = spec.get("matchResources")
+        return _name_errors(spec) + _param_errors(spec) + _operation_errors(matching, _SPEC.child("matchResources"))
+
+
+def _name_errors(spec: Mapping[str, Any]) -> list[FieldError]:
+    path, policy = _SPEC.child("policyName"), spec.get("policyName") or ""
+    if not policy:
+        return [fields.required(path)]
+    return [fields.invalid(path, policy, why) for why in names.check_dns1123_subdomain(policy)]
+
+
+def _action_errors(spec: Mapping[str, Any]) -> list[FieldError]:
+    found: list[FieldError] = []
     path, actions = _SPEC.child("validationActions"), spec.get("validationActions") or []
     if not actions:
         found.append(fields.required(path, "at least one validation action is required"))
@@ -99,15 +144,19 @@ def _binding_errors(spec: Mapping[str, Any]) -> list[FieldError]:
             "response and headers serves no purpose)"
         )
         found.append(fields.invalid(path, actions, why))
+    return found
+
+
+def _param_errors(spec: Mapping[str, Any]) -> list[FieldError]:
+    found: list[FieldError] = []
     ref = spec.get("paramRef")
     if ref is not None:
         at = _SPEC.child("paramRef")
-        if bool(ref.get("name")) == (ref.get("selector") is not None):
-            found.append(
-                fields.required(at.child("name"), "one of name or selector must be specified")
-                if not ref.get("name")
-                else fields.forbidden(at.child("name"), "name and selector are mutually exclusive")
-            )
+        if not ref.get("name") and ref.get("selector") is None:
+            found.append(fields.required(at, "one of name or selector must be specified"))
+        elif ref.get("name") and ref.get("selector") is not None:
+            why = "name and selector are mutually exclusive"
+            found += [fields.forbidden(at.child(one), why) for one in ("name", "selector")]
         if ref.get("parameterNotFoundAction") not in ("Allow", "Deny"):
             found.append(
                 fields.required(at.child("parameterNotFoundAction"))

@@ -9,7 +9,12 @@ from typing import Final
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.apiserver.interfaces import Strategy
-from rota.apiserver.strategies.admission_policies import PolicyBindingStrategy, PolicyStrategy
+from rota.apiserver.strategies.admission_policies import (
+    MutatingPolicyBindingStrategy,
+    MutatingPolicyStrategy,
+    PolicyBindingStrategy,
+    PolicyStrategy,
+)
 from rota.apiserver.strategies.autoscalers import AutoscalerStrategy
 from rota.apiserver.strategies.batch import CronJobStrategy, JobStrategy
 from rota.apiserver.strategies.certificate_requests import CertificateRequestStrategy
@@ -107,6 +112,8 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("rota.dev", "shardmaps"): ShardMapStrategy(),
     GroupResource("rota.dev", "stepruns"): StepRunStrategy(),
     GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
+    GroupResource(_ADMISSION, "mutatingadmissionpolicies"): MutatingPolicyStrategy(),
+    GroupResource(_ADMISSION, "mutatingadmissionpolicybindings"): MutatingPolicyBindingStrategy(),
     GroupResource(_ADMISSION, "validatingadmissionpolicies"): PolicyStrategy(),
     GroupResource(_ADMISSION, "validatingadmissionpolicybindings"): PolicyBindingStrategy(),
 }
@@ -114,8 +121,6 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
 #: Kinds with generic rules and a generation.
 _COUNTED: Final = frozenset(
     {
-        GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
-        GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
         GroupResource("flowcontrol.apiserver.k8s.io", "flowschemas"),
         GroupResource("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
         GroupResource("resource.k8s.io", "deviceclasses"),

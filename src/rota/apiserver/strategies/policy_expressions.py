@@ -1,4 +1,7 @@
-"""The expressions of a ValidatingAdmissionPolicy: what they see, their compilation, and the errors of both."""
+"""The expressions of policies: what they see, their compilation, and the errors of both.
+
+Those that change objects are in `mutation_expressions`.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +10,9 @@ from typing import Any, Final
 
 from rota.api import fields, names
 from rota.api.cel import types
+from rota.api.cel.checker import Fields, Functions
 from rota.api.cel.environment import CompileError, Environment, InstantiationError, Program
+from rota.api.cel.operators import Function
 from rota.api.cel.types import Type
 from rota.api.fields import FieldError, Path
 from rota.apiserver.interfaces import Object
@@ -58,8 +63,16 @@ _OBJECTS: Final[Mapping[str, Mapping[str, Type]]] = {
 NAMESPACE_FIELDS: Final = frozenset(_OBJECTS["kubernetes.NamespaceMetadata"])
 
 
-def environment(*, params: bool, authorizer: bool, variables: Mapping[str, Type] | None = None) -> Environment:
-    """What expressions see; `variables` are those that were declared before."""
+def environment(
+    *,
+    params: bool,
+    authorizer: bool,
+    variables: Mapping[str, Type] | None = None,
+    further: Fields = lambda _: None,
+    declared_functions: Functions | None = None,
+    functions: Mapping[str, Function] | None = None,
+) -> Environment:
+    """What expressions see; `variables` are those that were declared before, `further` finds types of one policy."""
     declared: dict[str, Type] = {
         "object": types.DYN,
         "oldObject": types.DYN,
@@ -75,7 +88,12 @@ def environment(*, params: bool, authorizer: bool, variables: Mapping[str, Type]
     if variables is not None:
         declared["variables"] = VARIABLES
         objects = {**_OBJECTS, VARIABLES.name: variables}
-    return Environment(declared, objects.get)
+    return Environment(
+        declared,
+        lambda name: objects[name] if name in objects else further(name),
+        declared=declared_functions,
+        functions=functions,
+    )
 
 
 def compile_expression(
@@ -88,7 +106,7 @@ def compile_expression(
         return None, [fields.invalid(path, text, f"program instantiation failed: {error}")]
     except CompileError as error:
         return None, [fields.invalid(path, text, f"compilation failed: {error}")]
-    if not wanted or program.type in wanted or program.type == types.DYN:
+    if not wanted or program.type in wanted:
         return program, []
     if len(wanted) == 1:
         why = f"must evaluate to {wanted[0]} but got {_go_name(program.type)}"
@@ -139,46 +157,36 @@ class CompiledPolicy:
     annotations: tuple[tuple[str, Program], ...]
 
 
-class PolicyCompiler:
-    """Compiles a policy and collects its errors."""
+class ConditionCompiler:
+    """Compiles the match conditions and variables of a policy, and collects errors."""
 
     def __init__(self, policy: Object) -> None:
-        self._spec: Final[Mapping[str, Any]] = policy.get("spec") or {}
-        self._params: Final = self._spec.get("paramKind") is not None
-        self._types: Final[dict[str, Type]] = {}
-        self._programs: Final[dict[str, Program]] = {}
+        self.spec: Final[Mapping[str, Any]] = policy.get("spec") or {}
+        self.params: Final = self.spec.get("paramKind") is not None
+        self.types: Final[dict[str, Type]] = {}
+        self.programs: Final[dict[str, Program]] = {}
         self.errors: list[FieldError] = []
 
-    def compile(self) -> CompiledPolicy:
-        """The compiled policy; parts with errors are missing."""
-        conditions = self._conditions()
-        self._variables()
-        spec = self._spec
-        if not spec.get("validations") and not spec.get("auditAnnotations"):
-            self.errors += [fields.required(_SPEC.child(one), _BOTH) for one in ("validations", "auditAnnotations")]
-        return CompiledPolicy(
-            conditions=conditions,
-            variables=self._programs,
-            validations=tuple(self._validations()),
-            annotations=tuple(self._annotations()),
-        )
+    def environment(self, *, authorizer: bool) -> Environment:
+        """What expressions see besides what match conditions do: the variables."""
+        return environment(params=self.params, authorizer=authorizer, variables=self.types or None)
 
-    def _environment(self, *, authorizer: bool) -> Environment:
-        return environment(params=self._params, authorizer=authorizer, variables=self._types or None)
-
-    def _program(self, scope: Environment, text: str, path: Path, *wanted: Type) -> Program | None:
+    def program(self, scope: Environment, text: str, path: Path, *wanted: Type) -> Program | None:
+        """The program of an expression; None if it has errors."""
         program, wrong = compile_expression(scope, text, path, *wanted)
         self.errors += wrong
         return program
 
-    def _conditions(self) -> tuple[tuple[str, Program], ...]:
+    def conditions(self) -> tuple[tuple[str, Program], ...]:
+        """The match conditions by name."""
         path = _SPEC.child("matchConditions")
-        conditions, wrong = compile_conditions(self._spec.get("matchConditions") or (), path, params=self._params)
+        conditions, wrong = compile_conditions(self.spec.get("matchConditions") or (), path, params=self.params)
         self.errors += wrong
         return conditions
 
-    def _variables(self) -> None:
-        for number, one in enumerate(self._spec.get("variables") or ()):
+    def variables(self) -> None:
+        """Compile the variables; later expressions see them."""
+        for number, one in enumerate(self.spec.get("variables") or ()):
             path = _SPEC.child("variables").index(number)
             name, text = one.get("name") or "", one.get("expression") or ""
             if not name.strip():
@@ -188,25 +196,43 @@ class PolicyCompiler:
             if not text.strip():
                 self.errors.append(fields.required(path.child("expression"), "expression is not specified"))
                 continue
-            scope = environment(params=self._params, authorizer=True, variables=dict(self._types))
-            program = self._program(scope, text, path.child("expression"))
+            scope = environment(params=self.params, authorizer=True, variables=dict(self.types))
+            program = self.program(scope, text, path.child("expression"))
             # A variable that does not compile is of any type: its uses are no errors of their own.
-            self._types[name] = program.type if program is not None else types.DYN
+            self.types[name] = program.type if program is not None else types.DYN
             if program is not None:
-                self._programs[name] = program
+                self.programs[name] = program
+
+
+class PolicyCompiler(ConditionCompiler):
+    """Compiles a ValidatingAdmissionPolicy and collects its errors."""
+
+    def compile(self) -> CompiledPolicy:
+        """The compiled policy; parts with errors are missing."""
+        conditions = self.conditions()
+        self.variables()
+        spec = self.spec
+        if not spec.get("validations") and not spec.get("auditAnnotations"):
+            self.errors += [fields.required(_SPEC.child(one), _BOTH) for one in ("validations", "auditAnnotations")]
+        return CompiledPolicy(
+            conditions=conditions,
+            variables=self.programs,
+            validations=tuple(self._validations()),
+            annotations=tuple(self._annotations()),
+        )
 
     def _validations(self) -> Iterator[Validation]:
-        with_authorizer, without = self._environment(authorizer=True), self._environment(authorizer=False)
-        for number, one in enumerate(self._spec.get("validations") or ()):
+        with_authorizer, without = self.environment(authorizer=True), self.environment(authorizer=False)
+        for number, one in enumerate(self.spec.get("validations") or ()):
             path = _SPEC.child("validations").index(number)
             text, expression = one.get("expression") or "", one.get("messageExpression") or ""
             program = message = None
             if not text.strip():
                 self.errors.append(fields.required(path.child("expression"), "expression is not specified"))
             else:
-                program = self._program(with_authorizer, text, path.child("expression"), types.BOOL)
+                program = self.program(with_authorizer, text, path.child("expression"), types.BOOL)
             if expression.strip():
-                message = self._program(without, expression, path.child("messageExpression"), types.STRING)
+                message = self.program(without, expression, path.child("messageExpression"), types.STRING)
             elif expression:
                 why = "must be non-empty if specified"
                 self.errors.append(fields.invalid(path.child("messageExpression"), expression, why))
@@ -224,14 +250,14 @@ class PolicyCompiler:
             self.errors.append(fields.not_supported(path.child("reason"), reason, _REASONS))
 
     def _annotations(self) -> Iterator[tuple[str, Program]]:
-        scope = self._environment(authorizer=False)
-        for number, one in enumerate(self._spec.get("auditAnnotations") or ()):
+        scope = self.environment(authorizer=False)
+        for number, one in enumerate(self.spec.get("auditAnnotations") or ()):
             path = _SPEC.child("auditAnnotations").index(number)
             key, text = one.get("key") or "", one.get("valueExpression") or ""
             if not text.strip():
                 self.errors.append(fields.required(path.child("valueExpression"), "valueExpression is not specified"))
                 continue
-            program = self._program(scope, text, path.child("valueExpression"), types.STRING, types.NULL)
+            program = self.program(scope, text, path.child("valueExpression"), types.STRING, types.NULL)
             if program is not None:
                 yield key, program
 

@@ -25,7 +25,6 @@ def up(
     """Run a control plane until a signal stops it."""
     # Imported here: the other commands of this package are clients and must not load a server.
     from rota import assembly, control_plane  # noqa: PLC0415
-    from rota.apiserver.admission.unenforced import Mode  # noqa: PLC0415
     from rota.federation import gates  # noqa: PLC0415
     from rota.federation.control.federation import Settings  # noqa: PLC0415
 
@@ -36,7 +35,6 @@ def up(
         workers=0,
         scheduler=False,
         controllers=_CONTROLLERS,
-        unenforced=Mode.WARN,  # members enforce what they can
         alone=alone,
     )
     federated = Settings(
