@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
