@@ -46,6 +46,7 @@ from rota.federation_admission import DeletionProtection, PolicyValidation
 from rota.forecaster import rights as forecaster_rights
 from rota.forecaster.forecaster import Forecaster
 from rota.forecaster.forecaster import Settings as ForecasterSettings
+from rota.forecaster.metrics_sources import PrometheusMetrics
 from rota.kit import diagnostics, errors, logs, system, tasks
 from rota.kit.diagnostics import Address
 from rota.kit.metrics import Metrics
@@ -394,9 +395,20 @@ async def run_forecaster(
     """Publish forecasts of the nodes of an API server's cluster until a signal stops it."""
     async with _beside(endpoint, "forecasts") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
         await _checked(client, "forecaster", forecaster_rights.needed(settings))
+        source = None
+        if (chosen := settings.prometheus) is not None:
+            session = await parts.enter_async_context(aiohttp.ClientSession())
+            source = PrometheusMetrics(
+                session,
+                chosen.url,
+                node_label=chosen.node_label,
+                every_s=settings.every_s,
+                token_file=chosen.token_file,
+            )
         forecaster = Forecaster(
             client,
             settings,
+            source=source,
             clock=system.SystemClock(),
             rng=system.rng(),
             identity=_passing_identity(),

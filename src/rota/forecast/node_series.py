@@ -25,8 +25,9 @@ RESOURCES: Final = (CPU, MEMORY)
 HYSTERESIS: Final = 0.05
 #: A forecast is published at least this often.
 AT_LEAST_S: Final = 120.0
-#: What measures a node: metrics.k8s.io, or its own worker.
+#: What measures a node: metrics.k8s.io, a Prometheus, or its own worker.
 METRICS: Final = "Metrics"
+PROMETHEUS: Final = "Prometheus"
 WORKER: Final = "Worker"
 _FIRST_CAPACITY: Final = 64
 _BASES: Final = {Basis.MEASURED: "Measured", Basis.COLD: "Cold", Basis.STALE: "Stale"}

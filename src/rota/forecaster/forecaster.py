@@ -1,4 +1,4 @@
-"""Reads metrics.k8s.io once a minute, publishes the forecasts of nodes and the recommendations of
+"""Reads measurements once a minute, publishes the forecasts of nodes and the recommendations of
 VerticalPodAutoscalers, and the figures of ClusterStates where no master does.
 
 One process at a time works, by a Lease.
@@ -9,6 +9,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
@@ -27,6 +28,7 @@ from rota.forecast.node_series import NodeSeries, workers_own
 from rota.forecaster import autoscaler_webhook, kinds
 from rota.forecaster.autoscaler_webhook import AutoscalerWebhook
 from rota.forecaster.cluster_states import ClusterStateController
+from rota.forecaster.metrics_sources import ApiMetrics, MetricsSource
 from rota.forecaster.pod_updater import UNREACHED, PodUpdater
 from rota.forecaster.vertical_autoscalers import NO_WEBHOOK, Recommender, is_target
 from rota.kit import logs, tasks
@@ -56,6 +58,15 @@ class WebhookSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusSettings:
+    """The Prometheus that is asked instead of metrics.k8s.io."""
+
+    url: str
+    node_label: str = "node"
+    token_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The options of an operator."""
 
@@ -64,6 +75,7 @@ class Settings:
     fleet: FleetSettings = DEFAULTS
     #: Without it, modes of VerticalPodAutoscalers other than Off are not applied.
     webhook: WebhookSettings | None = None
+    prometheus: PrometheusSettings | None = None
 
 
 class Forecaster:
@@ -78,8 +90,11 @@ class Forecaster:
         rng: Rng,
         identity: str,
         metrics: Metrics | None = None,
+        source: MetricsSource | None = None,
     ) -> None:
+        """`source` measures; without it, metrics.k8s.io does."""
         self._client: Final = client
+        self._source: Final[MetricsSource] = source or ApiMetrics(client)
         self.metrics: Final = metrics or Metrics("forecaster")
         #: Whether the server leaves ClusterStates to this process.
         self._has_states = False
@@ -180,7 +195,7 @@ class Forecaster:
             await running.wait()
 
     async def _forecast(self) -> None:
-        series, recommender = NodeSeries(self._settings.fleet), Recommender()
+        series, recommender = NodeSeries(self._settings.fleet, source=self._source.name), Recommender()
         has_histories = False
         while True:
             try:
@@ -198,11 +213,7 @@ class Forecaster:
         """Measure once, and publish what is due; returns the number of objects written."""
         nodes = (await self._client.list(kinds.NODES)).items
         pods = (await self._client.list(kinds.PODS)).items
-        try:
-            measured = (await self._client.list(kinds.NODE_METRICS)).items
-        except (errors.NotFound, errors.ServiceUnavailable) as error:
-            log.warning("the API server has no metrics.k8s.io; forecasts count by requests", error=error)
-            measured = []
+        measured = await self._source.nodes()
         now = self._clock.now()
         present = (await self._client.list(kinds.FORECASTS)).items
         # A worker knows its node better: it tells batch pods apart.
@@ -219,11 +230,7 @@ class Forecaster:
         if not autoscalers:
             return 0
         pods = (await self._client.list(kinds.PODS)).items
-        try:
-            measured = (await self._client.list(kinds.POD_METRICS)).items
-        except (errors.NotFound, errors.ServiceUnavailable) as error:
-            log.warning("the API server has no metrics.k8s.io; nothing is recommended", error=error)
-            measured = []
+        measured = await self._source.pods()
         now = self._clock.now()
         recommender.add(autoscalers, pods, measured, now)
         written, present = 0, []

@@ -8,7 +8,11 @@ def needed(settings: Settings) -> tuple[Right, ...]:
     """All permissions."""
     return (
         *table("list", "nodes,pods"),
-        *table("list", "nodes,pods", "metrics.k8s.io", loses="measurements; forecasts count by requests"),
+        *(
+            table("list", "nodes,pods", "metrics.k8s.io", loses="measurements; forecasts count by requests")
+            if settings.prometheus is None
+            else ()
+        ),
         *table("list", "verticalpodautoscalers", "autoscaling.k8s.io", loses="recommendations of requests"),
         *table("patch", "verticalpodautoscalers/status", "autoscaling.k8s.io", loses="recommendations of requests"),
         *table(

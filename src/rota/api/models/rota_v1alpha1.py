@@ -887,8 +887,8 @@ class NodeForecastStatus(DictMixin):
     * **intervalSeconds** ``Optional[int]`` - The time that one value of a history covers.
     * **observedTime** ``Optional[meta_v1.Time]`` - When the node was measured.
     * **resources** ``Optional[List[ForecastResource]]`` - By resource.
-    * **source** ``Optional[str]`` - What measured the node: Metrics (metrics.k8s.io), or Worker (its own worker, which
-      leaves batch pods out).
+    * **source** ``Optional[str]`` - What measured the node: Metrics (metrics.k8s.io), Prometheus, or Worker (its own
+      worker, which leaves batch pods out).
     """
 
     horizonSeconds: "Optional[int]" = None
