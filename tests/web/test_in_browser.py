@@ -248,6 +248,15 @@ def test_what_if_says_what_a_drain_would_do_before_it_is_done(visit: Visit, clus
     visit.page.get_by_role("region", name="Lost: no controller creates it again").get_by_text("default/web").wait_for()
     assert "Running" in cluster.rota("get", "pod", "web")
     assert visit.page.get_by_role("button", name="Drain worker-1 now").count() == 1
+    for name in ("Map before of 1 node", "Map afterwards of 1 node"):
+        visit.page.get_by_role("img", name=re.compile(name)).wait_for()
+    changed = visit.page.get_by_role("region", name="Nodes that change").get_by_role("row").filter(has_text="worker-1")
+    assert re.search(r"drained.*\s[1-9]\d* → 0$", changed.inner_text().strip(), re.DOTALL)
+    visit.open("what-if?nodes=2&nodeCpu=8&pods=1&cpu=6")
+    visit.page.get_by_role("img", name=re.compile("Map afterwards of 3 nodes")).wait_for()
+    table = visit.page.get_by_role("region", name="Nodes that change")
+    table.get_by_role("row").filter(has_text="6 of 8").wait_for()
+    assert table.get_by_text("new", exact=True).count() == 2
 
 
 def test_queues_and_the_federation_have_their_pages(visit: Visit) -> None:

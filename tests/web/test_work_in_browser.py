@@ -120,6 +120,18 @@ def test_reports_of_simulations_are_opened_beside_each_other(visit: Visit, tmp_p
     row = visit.page.get_by_role("row").filter(has=visit.page.get_by_role("rowheader", name="finished", exact=True))
     assert [text.strip() for text in row.locator("td").all_inner_texts()] == ["3", "3"]
     assert visit.page.locator(".curve polyline").count() >= 2
+    with visit.page.expect_download() as coming:
+        visit.page.get_by_role("button", name="Save as one HTML file").click()
+    saved = tmp_path / coming.value.suggested_filename
+    coming.value.save_as(saved)
+    assert saved.name == "simulations.html"
+    alone = visit.page.context.new_page()
+    alone.on("request", lambda request: asked.append(f"{request.method} {request.url}"))
+    alone.goto(saved.as_uri())
+    assert alone.locator(".curve polyline").count() == visit.page.locator(".curve polyline").count()
+    row = alone.get_by_role("row").filter(has=alone.get_by_role("rowheader", name="finished", exact=True))
+    assert [text.strip() for text in row.locator("td").all_inner_texts()] == ["3", "3"]
+    asked.remove(f"GET {saved.as_uri()}")
     # The browser may still be fetching the icon; nothing of a report leaves the page.
     assert [one for one in asked if not re.match("GET [^?]*/assets/[^?]*$", one)] == []
 

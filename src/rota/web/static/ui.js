@@ -106,6 +106,15 @@ export const cores = (milli) => (milli % 1000 ? (milli / 1000).toFixed(milli < 1
 /** @param {number} count @param {string} one @param {string} [many] */
 export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 
+/** Give the user a file. @param {string} name @param {Blob} content */
+export function save(name, content) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
 // Small parts
 
 const KINDS = {

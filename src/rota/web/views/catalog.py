@@ -8,7 +8,7 @@ from rota.api.batch import kinds as batch
 from rota.client.masters import LEASES
 from rota.client.paths import Target
 from rota.client.rights import Right
-from rota.web.views import forecasts, nodes, objects, overview, pods
+from rota.web.views import forecasts, moves, nodes, objects, overview, pods
 from rota.web.views.view import View
 
 Read: TypeAlias = Callable[[dict[str, Any]], Any]
@@ -71,6 +71,7 @@ VIEWS: Final[Mapping[str, ViewKind]] = {
     ),
     "nodes": ViewKind(collections=("nodes", "pods"), make=lambda _: nodes.NodeTable()),
     "pods": ViewKind(collections=("pods",), make=pods.PodTable, namespaced=True),
+    "moves": ViewKind(collections=("bindings", "clusters"), make=lambda _: moves.MoveTable(), kept=True),
     "forecasts": ViewKind(collections=("forecasts",), make=forecasts.ForecastTable, every_s=1.0),
     **{
         name: ViewKind(collections=(name,), make=objects.ObjectTable, namespaced=name not in _CLUSTER_WIDE)

@@ -4,7 +4,7 @@
  */
 import { useEffect, useState } from "preact/hooks";
 import { outputOf } from "../exec.js";
-import { ContainerChoice, Empty, Link, duration, html, place, size, useNow } from "../ui.js";
+import { ContainerChoice, Empty, Link, duration, html, place, save, size, useNow } from "../ui.js";
 
 const MOST_LISTING = 4 * 2 ** 20;
 const MOST_FILE = 64 * 2 ** 20;
@@ -77,13 +77,4 @@ export function Files({ pod }) {
 function Outputs({ pod }) {
   const told = (pod.status?.containerStatuses ?? []).filter((/** @type {any} */ one) => one.state?.terminated?.message);
   return told.map((/** @type {any} */ one) => html`<section key=${one.name} aria-label=${`Result of ${one.name}`}><h2>Result of ${one.name}</h2><pre class="code">${one.state.terminated.message}</pre></section>`);
-}
-
-/** @param {string} name @param {Blob} content */
-function save(name, content) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(content);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

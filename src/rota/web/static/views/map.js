@@ -13,7 +13,7 @@ const FORECAST = { node: 0, observed: 1, horizon: 2, cpuUsed: 3, cpuPeak: 4, mem
  * @typedef {{name: string, word: string, part: (row: any[], forecast?: any[]) => number | null, whole: number}} Fill
  * @type {Record<string, Fill>}
  */
-const REQUESTED = {
+export const REQUESTED = {
   cpu: { name: "Processor", word: "requested", part: (row) => row[NODE.cpuUsed], whole: NODE.cpu },
   memory: { name: "Memory", word: "requested", part: (row) => row[NODE.memoryUsed], whole: NODE.memory },
   gpu: { name: "GPUs", word: "requested", part: (row) => row[NODE.gpusUsed], whole: NODE.gpus },
@@ -134,8 +134,14 @@ function layout(rows, by, width) {
   return { tiles, heads, tile, step, across, height: Math.max(y, 40) };
 }
 
-/** @param {{rows: any[][], by: string, fill: Fill, forecasts: Map<string, any[]>, measured: number}} props */
-function Tiles({ rows, by, fill, forecasts, measured }) {
+const NO_FORECASTS = new Map();
+const NONE = new Set();
+
+/**
+ * `changed` are nodes with a frame, `unreal` those that have no page, and `name` says what is shown.
+ * @param {{rows: any[][], by: string, fill: Fill, forecasts?: Map<string, any[]>, measured?: number, changed?: Set<string>, unreal?: Set<string>, name?: string}} props
+ */
+export function Tiles({ rows, by, fill, forecasts = NO_FORECASTS, measured = 0, changed = NONE, unreal = NONE, name = "Map" }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [width, setWidth] = useState(0);
   const [at, setAt] = useState(-1);
@@ -147,11 +153,11 @@ function Tiles({ rows, by, fill, forecasts, measured }) {
     return () => watch.disconnect();
   }, []);
   useEffect(() => {
-    if (canvas.current && width) draw(canvas.current, placed, width, fill, forecasts, at);
-  }, [placed, width, fill, measured, at]);
+    if (canvas.current && width) draw(canvas.current, placed, width, fill, forecasts, at, changed);
+  }, [placed, width, fill, measured, at, changed]);
   const hit = (/** @type {MouseEvent} */ event) =>
     placed.tiles.findIndex((one) => event.offsetX >= one.x && event.offsetX < one.x + placed.tile && event.offsetY >= one.y && event.offsetY < one.y + placed.tile);
-  const open = (/** @type {number} */ index) => index >= 0 && go(`nodes/${encodeURIComponent(placed.tiles[index].row[NODE.name])}`);
+  const open = (/** @type {number} */ index) => index >= 0 && !unreal.has(placed.tiles[index].row[NODE.name]) && go(`nodes/${encodeURIComponent(placed.tiles[index].row[NODE.name])}`);
   const key = (/** @type {KeyboardEvent} */ event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: placed.across, ArrowUp: -placed.across }[event.key];
     if (step) {
@@ -160,13 +166,13 @@ function Tiles({ rows, by, fill, forecasts, measured }) {
     } else if (event.key === "Enter") open(at);
   };
   const told = at >= 0 && placed.tiles[at] ? inWords(placed.tiles[at].row, fill, forecasts) : "Point at a tile, or move with the arrow keys; Enter opens a node.";
-  return html`<div class="map"><canvas ref=${canvas} tabindex="0" role="img" aria-label=${`Map of ${plural(rows.length, "node")}. ${told}`}
+  return html`<div class="map"><canvas ref=${canvas} tabindex="0" role="img" aria-label=${`${name} of ${plural(rows.length, "node")}. ${told}`}
       onMouseMove=${(/** @type {MouseEvent} */ e) => setAt(hit(e))} onMouseLeave=${() => setAt(-1)} onClick=${(/** @type {MouseEvent} */ e) => open(hit(e))} onKeyDown=${key}></canvas></div>
     <p class="map-told" role="status">${told}</p>`;
 }
 
-/** @param {HTMLCanvasElement} canvas @param {ReturnType<typeof layout>} placed @param {number} width @param {Fill} fill @param {Map<string, any[]>} forecasts @param {number} at */
-function draw(canvas, placed, width, fill, forecasts, at) {
+/** @param {HTMLCanvasElement} canvas @param {ReturnType<typeof layout>} placed @param {number} width @param {Fill} fill @param {Map<string, any[]>} forecasts @param {number} at @param {Set<string>} changed */
+function draw(canvas, placed, width, fill, forecasts, at, changed) {
   const ratio = devicePixelRatio || 1;
   canvas.width = width * ratio;
   canvas.height = placed.height * ratio;
@@ -209,10 +215,10 @@ function draw(canvas, placed, width, fill, forecasts, at) {
       pen.fillText(row[NODE.name].length > tile / 6.2 ? `${row[NODE.name].slice(0, Math.floor(tile / 6.2) - 1)}…` : row[NODE.name], x + 5, y + 15);
       pen.fillText(known === null ? "?" : `${Math.round(part * 100)} %`, x + 5, y + 29);
     }
-    if (index === at) {
-      pen.strokeStyle = accent;
+    if (index === at || changed.has(row[NODE.name])) {
+      pen.strokeStyle = index === at ? accent : ink;
       pen.lineWidth = 2;
-      pen.strokeRect(x - 1, y - 1, tile + 2, tile + 2);
+      pen.strokeRect(x + 1, y + 1, tile - 2, tile - 2);
       pen.lineWidth = 1;
     }
   });

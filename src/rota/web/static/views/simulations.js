@@ -1,6 +1,9 @@
-/** Reports of `rota simulate --json` beside each other. The page reads the files itself; nothing of them is sent anywhere. */
-import { useState } from "preact/hooks";
-import { Empty, html, plural } from "../ui.js";
+/**
+ * Reports of `rota simulate --json` beside each other. The page reads the files itself; nothing of them is sent anywhere.
+ * What is shown can be saved as one HTML file that needs no network.
+ */
+import { useRef, useState } from "preact/hooks";
+import { BASE, Empty, html, plural, save } from "../ui.js";
 
 const COLOURS = ["--accent", "--waits", "--bad", "--good", "--muted"];
 /** Entries of a result that are not figures. */
@@ -29,7 +32,17 @@ function resultsOf(file, text) {
   }));
 }
 
+/** A page that shows a part of this one, without scripts. @param {HTMLElement} part */
+async function pageOf(part) {
+  const styles = await (await fetch(`${BASE}assets/style.css`)).text();
+  const head = `<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Simulations</title><style>${styles} body { padding: 1rem; }</style>`;
+  // The serializer escapes every text of a report.
+  const body = new XMLSerializer().serializeToString(part);
+  return new Blob([`<!doctype html>\n<html lang="en"><head>${head}</head><body><h1>Simulations</h1>${body}</body></html>\n`], { type: "text/html" });
+}
+
 export function Simulations() {
+  const shown = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [results, setResults] = useState(/** @type {Result[]} */ ([]));
   const [problems, setProblems] = useState(/** @type {string[]} */ ([]));
   const open = async (/** @type {any} */ event) => {
@@ -52,17 +65,18 @@ export function Simulations() {
   const curves = [...new Set(results.flatMap((one) => Object.keys(one.curves)))];
   return html`<h1>Simulations</h1>
     <div class="row filters"><label>Open reports <input type="file" multiple accept=".json,application/json" onChange=${open} /></label>
-      ${results.length > 0 && html`<button onClick=${() => setResults([])}>Close all</button>`}<span class="muted" role="status">${plural(results.length, "result")}</span></div>
+      ${results.length > 0 && html`<button onClick=${() => setResults([])}>Close all</button>
+        <button onClick=${async () => save("simulations.html", await pageOf(/** @type {HTMLElement} */ (shown.current)))}>Save as one HTML file</button>`}<span class="muted" role="status">${plural(results.length, "result")}</span></div>
     ${problems.map((one) => html`<p class="problem" role="alert">${one}</p>`)}
     ${results.length === 0
       ? html`<${Empty} title="No report is open"><p><code>rota simulate week.jsonl.gz --policy default,mine.yaml --seeds 5 --json > report.json</code></p><p>Reports stay in this browser.</p><//>`
-      : html`<section aria-label="Figures"><h2>Figures</h2><div class="table-box" tabindex="0" role="region" aria-label="Figures of all reports"><table>
+      : html`<div ref=${shown}><section aria-label="Figures"><h2>Figures</h2><div class="table-box" tabindex="0" role="region" aria-label="Figures of all reports"><table>
         <thead><tr><th scope="col">Figure</th>${results.map((one, at) => html`<th scope="col" class="num"><${Swatch} at=${at} />${one.policy}</th>`)}</tr>
           <tr><th scope="col">Trace, report</th>${results.map((one) => html`<th scope="col" class="num muted">${one.trace}, ${one.file}, ${plural(one.seeds.length, "seed")}</th>`)}</tr></thead>
         <tbody>${figures.map((name) => html`<tr key=${name}><th scope="row">${name.replaceAll("_", " ")}</th>${results.map((one) => html`<td class="num">${one.figures[name] === undefined ? "–" : one.figures[name].toLocaleString("en", { maximumFractionDigits: 3 })}
           ${one.sd[name] ? html`<span class="muted"> ± ${one.sd[name].toLocaleString("en", { maximumFractionDigits: 3 })}</span>` : ""}</td>`)}</tr>`)}</tbody></table></div>
         <p class="muted small">Means over seeds, ± one standard deviation.</p></section>
-      <section aria-label="Curves"><h2>Curves of the first seed</h2><div class="plots">${curves.map((name) => html`<${Curve} key=${name} name=${name} results=${results} />`)}</div></section>`}`;
+      <section aria-label="Curves"><h2>Curves of the first seed</h2><div class="plots">${curves.map((name) => html`<${Curve} key=${name} name=${name} results=${results} />`)}</div></section></div>`}`;
 }
 
 /** @param {{at: number}} props */

@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, json, merge, request } from "../api.js";
 import { Action, Empty, Link, Status, html, place, plural, podLink, setQuery, useRight, useView } from "../ui.js";
+import { BeforeAndAfter } from "./whatif_map.js";
 
 const PATH = "/apis/rota.dev/v1alpha1/whatifs";
 
@@ -40,6 +41,7 @@ async function ask(manifest, signal) {
 export function WhatIf() {
   const { query } = place.value;
   const nodes = useView("nodes");
+  const pods = useView("pods");
   const may = useRight("create", "whatifs", "", "rota.dev");
   const [told, setTold] = useState(/** @type {any} */ (null));
   const [state, setState] = useState("");
@@ -78,11 +80,11 @@ export function WhatIf() {
         <textarea rows="3" spellcheck=${false} placeholder="Paste a file; all pods are placed again with it." onChange=${(/** @type {any} */ e) => setConfiguration(e.target.value.trim())}></textarea></label></fieldset></div>`}
     <div role="status">${state === "asking" ? html`<${Empty} title="Asking the scheduler …" />` : state && html`<p class="problem">${state}</p>`}
       ${may && !asked && html`<${Empty} title="What would you like to change?"><p>Name a node to drain, say how many nodes or pods to add, or paste a configuration.</p><//>`}
-      ${told && html`<${Answer} told=${told} spec=${spec} />`}</div>`;
+      ${told && html`<${Answer} told=${told} spec=${spec} nodes=${nodes} pods=${pods} />`}</div>`;
 }
 
-/** @param {{told: any, spec: any}} props */
-function Answer({ told, spec }) {
+/** @param {{told: any, spec: any, nodes: any, pods: any}} props */
+function Answer({ told, spec, nodes, pods }) {
   const count = (/** @type {any[]} */ some) => some?.length ?? 0;
   // Pods that wait now and would go on waiting are not the question's doing.
   const already = (told.waits ?? []).filter((/** @type {any} */ one) => one.unchanged);
@@ -93,6 +95,7 @@ function Answer({ told, spec }) {
       ${plural(count(told.moves), "pod moves", "pods move")}, ${plural(count(told.placed), "pod")} without a node ${count(told.placed) === 1 ? "gets" : "get"} one, ${plural(count(waits), "pod waits", "pods wait")}${already.length ? ` (and ${already.length} that wait already)` : ""}, ${count(told.preempted)} preempted, ${count(told.lost)} lost.</p>
     ${(told.allocated ?? []).length > 0 && html`<p>${told.allocated.map((/** @type {any} */ one) => html`<span class="tag">${one.resource}: ${one.before / 10} % → ${one.after / 10} %</span> `)} <span class="muted">of ${plural(told.nodes ?? 0, "node")}</span></p>`}
     ${(told.notes ?? []).map((/** @type {string} */ one) => html`<p class="muted">${one}</p>`)}
+    ${nodes.rows.size > 0 && html`<${BeforeAndAfter} nodes=${nodes.rows} pods=${pods.rows} told=${told} spec=${spec} />`}
     <${Changes} title="Waits" pods=${waits} /><${Changes} title="Lost: no controller creates it again" pods=${told.lost} />
     <${Changes} title="Preempted" pods=${told.preempted} /><${Changes} title="Moves" pods=${told.moves} /><${Changes} title="Gets a node" pods=${told.placed} /><${Changes} title="Stays on the drained node" pods=${told.stays} /><${Changes} title="Waits already" pods=${already} />
     ${spec.drain?.length === 1 && !spec.addNodes && !spec.pods && html`<${Drain} node=${spec.drain[0]} affected=${[told.moves, waits, told.lost].flat().filter(Boolean)} />`}`;
@@ -109,7 +112,7 @@ function Changes({ title, pods }) {
   if (!pods?.length) return null;
   return html`<h3>${title} (${pods.length})</h3><div class="table-box" tabindex="0" role="region" aria-label=${title}><table>
     <thead><tr><th scope="col">Pod</th><th scope="col">From</th><th scope="col">To</th><th scope="col" class="wide">Why</th></tr></thead>
-    <tbody>${pods.slice(0, 500).map((one) => html`<tr><td>${link(one.pod)}</td><td>${one.from ?? one.node ?? ""}</td><td>${one.to ?? ""}</td><td class="wide">${one.why ?? one.cause ?? ""}</td></tr>`)}</tbody></table></div>
+    <tbody>${pods.slice(0, 500).map((one) => html`<tr><td>${one.cause === "new" ? one.pod : link(one.pod)}</td><td>${one.from ?? one.node ?? ""}</td><td>${one.to ?? ""}</td><td class="wide">${one.why ?? one.cause ?? ""}</td></tr>`)}</tbody></table></div>
     ${pods.length > 500 && html`<p class="muted">${pods.length - 500} further ones are not shown.</p>`}`;
 }
 
