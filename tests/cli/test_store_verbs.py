@@ -23,7 +23,7 @@ from rota.testing.store_contract import opened
 
 ROTA = str(Path(sys.executable).with_name("rota"))
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def rota(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([ROTA, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([ROTA, *arguments], capture_output=True, text=True, check=False, timeout=300)
 
 
 def fill(path: Path, count: int) -> None:

@@ -40,7 +40,7 @@ async def test_a_place_is_kept_from_the_stock_scheduler_until_the_successor_come
             found = [pod for pod in (await it.client.list(PODS)).items if reservations.is_one(pod)]
             return [reservations.read(pod).node for pod in found] == ["stays-0"]
 
-        await it.until(held, "a place is held", patience_s=30.0)
+        await it.until(held, "a place is held", patience_s=90.0)
         greedy = manifests.pod("greedy")
         greedy["metadata"]["namespace"] = it.namespace
         greedy["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
@@ -62,4 +62,4 @@ async def test_a_place_is_kept_from_the_stock_scheduler_until_the_successor_come
         async def given_back() -> bool:
             return not [pod for pod in (await it.client.list(PODS)).items if reservations.is_one(pod)]
 
-        await it.until(given_back, "nothing is held any more", patience_s=30.0)
+        await it.until(given_back, "nothing is held any more", patience_s=90.0)

@@ -94,11 +94,11 @@ async def test_no_notice_is_missed_while_the_server_restarts_and_the_network_is_
             await asyncio.sleep(1.0)
             assert len(onlooker.on("spot-0")) == 3
             cable.mend()
-            await spots.empty(it, onlooker, "spot-0", patience_s=30.0)
+            await spots.empty(it, onlooker, "spot-0", patience_s=55.0)
             # connections break in the middle of what a notice sets off
             await spots.notice(it.client, "spot-1", lead_s=60.0)
             cable.tear()
-            await spots.empty(it, onlooker, "spot-1", patience_s=30.0)
+            await spots.empty(it, onlooker, "spot-1", patience_s=55.0)
             # the server goes away, with a notice as the last thing that it took
             await spots.notice(it.client, "spot-2", lead_s=60.0)
             await asyncio.to_thread(power_cycle, plane)
@@ -169,7 +169,7 @@ async def test_a_token_that_ends_is_read_again_and_no_notice_is_missed(plane: Pl
         async with spots.controlling(config):
             await spots.deployed(it, onlooker, *(pinned(f"app-{n}", f"spot-{n}", 2) for n in range(2)))
             await spots.notice(it.client, "spot-0", lead_s=90.0)
-            await spots.empty(it, onlooker, "spot-0", patience_s=30.0)
+            await spots.empty(it, onlooker, "spot-0", patience_s=55.0)
             await asyncio.sleep(max(0.0, ends - time.monotonic()))
             # a server that starts has forgotten whom it has let in before
             await asyncio.to_thread(power_cycle, plane)

@@ -15,7 +15,7 @@ from rota.testing.api import ApiServer
 from rota.testing.kubectl import Kubectl
 from rota.testing.live import LiveServer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 COUNT = 10_000
 NAMES = [f"c{number:05}" for number in range(COUNT)]
@@ -34,7 +34,7 @@ def full(live: LiveServer) -> str:
             )
             assert {answer.code for answer in answers} == {201}
 
-    live.call(fill, patience_s=100)
+    live.call(fill, patience_s=600)
     return namespace
 
 

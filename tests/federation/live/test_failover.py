@@ -355,7 +355,7 @@ async def test_a_member_with_slow_answers_or_a_wrong_certificate_delays_no_other
         tolerant = {"clusterTolerations": [{"operator": "Exists"}]}
         await place.control.create(kinds.POLICIES, policy("ConfigMap", namespace, tolerant))
         for member in place.members.values():
-            await until(member, CONFIG_MAPS, "facts", lambda obj: obj is not None, namespace=namespace, patience_s=30)
+            await until(member, CONFIG_MAPS, "facts", lambda obj: obj is not None, namespace=namespace, patience_s=90)
     finally:
         for name in ("slow", "wrong"):
             place.federation.rota("federation", "unjoin", name, "--timeout", "60s")
