@@ -47,7 +47,7 @@ def test_the_reason_is_what_the_objects_say() -> None:
     there = {"m1": cluster(), "m2": cluster(taints=("maintenance",))}
     task = {"fromCluster": "m1", "reason": "ApplicationFailure", "message": "3 of 3 replicas are not healthy"}
     cases = [
-        (binding({}), binding({"m1": 1}), "it was placed for the first time"),
+        (binding({}, replicas=0), binding({"m1": 0}), "it had no cluster"),
         (binding({"m1": 1}), binding({"m1": 2}), "the number of replicas changed from 1 to 2"),
         (binding({"m1": 1}), binding({"m3": 1}, gracefulEvictionTasks=[task]), f"evicted from m1: {task['message']}"),
         (binding({"m2": 1}), binding({"m1": 1}), "m2 has the taint maintenance"),
@@ -72,6 +72,18 @@ def test_the_cause_of_a_move_is_written_before_the_move() -> None:
         "the number of replicas changed from 2 to 5",
         "1 of its replicas had no cluster",
     ]
+
+
+def test_only_the_first_placement_is_called_the_first() -> None:
+    table = MoveTable()
+    steps: list[dict[str, int]] = [{}, {"m1": 2}, {}, {"m2": 2}]
+    for at, (old, new) in enumerate(zip([None, *steps], steps, strict=False)):
+        was = None if old is None else binding(old, replicas=2)
+        table.apply("bindings", KEY, was, binding(new, replicas=2), float(at))
+    first, away, again = [one.why for one in shown(table)]
+    assert first == "it was placed for the first time"
+    assert away == "m1 has left the federation"
+    assert again == "2 of its replicas had no cluster"
 
 
 def test_an_old_eviction_is_not_the_reason_of_a_later_move() -> None:

@@ -38,6 +38,8 @@ class MoveTable:
         self._clusters: Final[dict[str, dict[str, Any]]] = {}
         #: Each binding's spec when its placement last changed: what caused a change was written before the change.
         self._settled: Final[dict[Key, Mapping[str, Any]]] = {}
+        #: Bindings that had a cluster at some time.
+        self._placed_once: Final[set[Key]] = set()
         self._keys: Final[collections.deque[str]] = collections.deque()
         self._number = 0
 
@@ -51,7 +53,11 @@ class MoveTable:
             return
         if new is None:
             self._settled.pop(key, None)
+            self._placed_once.discard(key)
             return
+        is_first = key not in self._placed_once
+        if _placed(new):
+            self._placed_once.add(key)
         # A binding that is seen for the first time may have been placed long ago.
         if old is None or _placed(old) == _placed(new):
             self._settled.setdefault(key, new.get("spec") or {})
@@ -71,7 +77,7 @@ class MoveTable:
                 name=str(resource.get("name") or ""),
                 before=_placed(old),
                 after=_placed(new),
-                why=reason(was, new, self._clusters),
+                why="it was placed for the first time" if is_first else reason(was, new, self._clusters),
             ),
         )
         if len(self._keys) > MOST:
@@ -93,8 +99,6 @@ def reason(old: Mapping[str, Any], new: Mapping[str, Any], clusters: Mapping[str
     """
     was, now = old.get("spec") or {}, new.get("spec") or {}
     before, after = dict(_placed(old)), dict(_placed(new))
-    if not before:
-        return "it was placed for the first time"
     lost = [name for name, replicas in before.items() if name not in after or after[name] < replicas]
     found = [text for one in now.get("gracefulEvictionTasks") or () if (text := _eviction(one, lost))]
     found += [text for name in lost if (text := _trouble(name, clusters.get(name)))]
@@ -103,6 +107,8 @@ def reason(old: Mapping[str, Any], new: Mapping[str, Any], clusters: Mapping[str
         found.append(f"the number of replicas changed from {was.get('replicas') or 0} to {now.get('replicas') or 0}")
     elif missing > 0:
         found.append(f"{missing} of its replicas had no cluster")
+    elif not before:
+        found.append("it had no cluster")
     if was.get("placement") != now.get("placement"):
         found.append("its policy changed")
     if was.get("rescheduleTriggeredAt") != now.get("rescheduleTriggeredAt"):
