@@ -9,7 +9,9 @@ from typing import ClassVar, Final
 from rota.api import errors, fields, meta
 from rota.api.identifiers import GroupResource
 from rota.apiserver.interfaces import Attributes, Object
+from rota.federation import kinds
 from rota.federation.policies import defaults, validation
+from rota.federation.services import validation as services
 
 PROTECTED: Final = "resourcetemplate.karmada.io/deletion-protected"
 _POLICIES: Final = frozenset(
@@ -35,12 +37,17 @@ class PolicyValidation:
     pod_reads: ClassVar[frozenset[GroupResource]] = frozenset()
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Invalid if a policy contradicts itself."""
-        is_policy = at.resource.group == "policy.karmada.io" and at.resource.plural in _POLICIES
-        if new is None or not is_policy or at.subresource or meta.is_deleting(new):
+        """Invalid if a policy or a MultiClusterService contradicts itself, or asks for what is not supported."""
+        group, plural = at.resource.group, at.resource.plural
+        is_service = (group, plural) == (kinds.MULTI_CLUSTER_SERVICES[0], kinds.MULTI_CLUSTER_SERVICES[2])
+        is_policy = group == "policy.karmada.io" and plural in _POLICIES
+        if new is None or not (is_policy or is_service) or at.subresource or meta.is_deleting(new):
             return
         try:
-            problems = validation.validate(defaults.defaulted(new) or new)
+            if is_service:
+                problems = services.validate(new, old)
+            else:
+                problems = validation.validate(defaults.defaulted(new) or new)
         except (AttributeError, KeyError, TypeError, ValueError):
             return  # a value of another type, which the schema refuses
         if problems:

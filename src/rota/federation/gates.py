@@ -19,6 +19,7 @@ class Gates:
     workload_affinity: bool = False
     priority_based_scheduling: bool = True
     federated_quota_enforcement: bool = False
+    multi_cluster_service: bool = False
     #: Of our own: kinds without a rule are read by scale subresource and conditions.
     generic_interpretation: bool = False
     #: Of our own: spread constraints over zones, providers and labels choose clusters.
@@ -39,6 +40,7 @@ _NAMES = {
     "WorkloadAffinity": "workload_affinity",
     "PriorityBasedScheduling": "priority_based_scheduling",
     "FederatedQuotaEnforcement": "federated_quota_enforcement",
+    "MultiClusterService": "multi_cluster_service",
     "GenericInterpretation": "generic_interpretation",
     "SpreadByEveryField": "spread_by_every_field",
     "DetailedStatus": "detailed_status",

@@ -33,6 +33,7 @@ _POLICY: Final = "policy.karmada.io"
 _CLUSTERS: Final = "cluster.karmada.io"
 _CONFIG: Final = "config.karmada.io"
 _AUTOSCALING: Final = "autoscaling.karmada.io"
+_NETWORKING: Final = "networking.karmada.io"
 _OWN: Final = "federation.rota.dev"
 _COORDINATION: Final = "coordination.k8s.io"
 _BINDINGS: Final = "resourcebindings clusterresourcebindings"
@@ -127,6 +128,13 @@ GRANTS: Final[Mapping[str, tuple[Grant, ...]]] = {
         Grant("get patch", "*", "*"),
         Grant(_READ, "cronfederatedhpas", _AUTOSCALING),
         Grant("patch", "cronfederatedhpas/status", _AUTOSCALING),
+    ),
+    "services": (
+        _OWN_WORKS,
+        Grant(f"{_READ} patch", "services"),
+        Grant(f"{_READ} patch", "multiclusterservices", _NETWORKING),
+        Grant("patch", "multiclusterservices/status", _NETWORKING),
+        Grant("create update patch", "resourcebindings", _WORK),
     ),
     "namespaces": (_OWN_WORKS, Grant(_READ, "namespaces")),
 }

@@ -18,6 +18,7 @@ from rota.federation.member.served_kinds import Kind, NotServed, Types
 from rota.federation.own_writes import OwnWrites
 from rota.federation.placement import triggers
 from rota.federation.policies import claims, defaults, propagation
+from rota.federation.services import exposure
 from rota.federation.works.manifests import BINDING_ID, CLUSTER_BINDING_ID
 from rota.kit import logs
 from rota.kit.backoff import Rng
@@ -121,7 +122,7 @@ class Detector:
             return await self._look_at_kind(what.kind)
         cache = self._templates.get(what.kind)
         resource = None if cache is None else cache.get(what.name, what.namespace)
-        if resource is None or meta.is_deleting(resource):
+        if resource is None or meta.is_deleting(resource) or exposure.is_claimed(resource):
             self._touched.discard(what)
             return None
         touched = what in self._touched
@@ -238,14 +239,7 @@ class Detector:
 
     async def _mark(self, what: Template, resource: Object, marks: claims.Marks) -> Any:
         """Write the claim on a resource; the version of the resource after that."""
-        patch = {
-            part: change
-            for part, change in (
-                ("labels", _difference(meta.labels(resource), marks.labels)),
-                ("annotations", _difference(meta.annotations(resource), marks.annotations)),
-            )
-            if change
-        }
+        patch = marks.changes(resource)
         if patch:
             target = await self._types.of(what.kind)
             before = meta.metadata(resource).get("resourceVersion")
@@ -304,12 +298,6 @@ class Detector:
         except (errors.Conflict, errors.NotFound):
             self._own.forget(key)
             raise
-
-
-def _difference(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
-    """A merge patch from one map to the other."""
-    gone: dict[str, str | None] = {name: None for name in before if name not in after}
-    return gone | {name: value for name, value in after.items() if before.get(name) != value}
 
 
 def _same_but_status(old: Object, new: Object) -> bool:

@@ -30,6 +30,7 @@ from rota.federation.control.quota_loop import QuotaLoop
 from rota.federation.control.rebalancer_loop import RebalancerLoop
 from rota.federation.control.replica_sync import ReplicaSync
 from rota.federation.control.scheduler_loop import SchedulingLoop
+from rota.federation.control.service_loop import ServiceLoop
 from rota.federation.control.works_loop import WorksLoop
 from rota.federation.customization import interpreter
 from rota.federation.customization.interpreter import Interpreter
@@ -222,6 +223,7 @@ class Federation:
             "autoscalers": FederatedAutoscalers(
                 clients["autoscalers"], types, clock=clock, rng=rng, every_s=settings.autoscale_every_s
             ),
+            "services": ServiceLoop(clients["services"], gates, clock=clock, rng=rng),
             "cron autoscalers": CronAutoscalers(clients["cron autoscalers"], types, clock=clock, rng=rng),
         }
         if settings.namespaces_everywhere:

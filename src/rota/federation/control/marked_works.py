@@ -23,9 +23,13 @@ class MarkedWorks:
         self._changed: Final = changed
         self._cache: Final = frame.follow(kinds.WORKS, self._noticed, indexers={mark: self._indexed}).cache
 
+    def of(self, owner: str) -> dict[Place, Object]:
+        """The Works of an owner."""
+        return {(meta.namespace(work), meta.name(work)): work for work in self._cache.indexed(self._mark, owner)}
+
     async def keep(self, owner: str, wanted: Mapping[Place, dict[str, Any]]) -> dict[Place, Object]:
         """Delete, create and change Works until those of an owner are the wanted ones; the ones that were there."""
-        present = {(meta.namespace(work), meta.name(work)): work for work in self._cache.indexed(self._mark, owner)}
+        present = self.of(owner)
         for place, work in present.items():
             if place not in wanted and not meta.is_deleting(work):
                 with contextlib.suppress(errors.NotFound):

@@ -2,7 +2,7 @@
 
 `definitions.json` has the fields, defaults and bounds of Karmada 1.18's own definitions; Cluster, which upstream serves
 from an API server of its own, is a definition here, too. `failover_definitions.json` has WorkloadRebalancer and our own
-FailbackPolicy, `queue_definitions.json` has FederatedQueue.
+FailbackPolicy, `queue_definitions.json` has FederatedQueue, `service_definitions.json` has MultiClusterService.
 """
 
 import functools
@@ -32,6 +32,8 @@ CRON_HPAS: Final[Target] = ("autoscaling.karmada.io", "v1alpha1", "cronfederated
 REBALANCERS: Final[Target] = ("apps.karmada.io", "v1alpha1", "workloadrebalancers")
 FAILBACK_POLICIES: Final[Target] = ("federation.rota.dev", "v1alpha1", "failbackpolicies")
 QUEUES: Final[Target] = ("federation.rota.dev", "v1alpha1", "federatedqueues")
+SERVICES: Final[Target] = ("", "v1", "services")
+MULTI_CLUSTER_SERVICES: Final[Target] = ("networking.karmada.io", "v1alpha1", "multiclusterservices")
 DEFINITIONS: Final[Target] = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 NAMESPACES: Final[Target] = ("", "v1", "namespaces")
 SECRETS: Final[Target] = ("", "v1", "secrets")
@@ -46,7 +48,7 @@ CLUSTER_NAMESPACE: Final = "karmada-cluster"
 def definitions() -> tuple[dict[str, Any], ...]:
     """The CustomResourceDefinitions."""
     folder = resources.files(__package__)
-    files = ("definitions.json", "failover_definitions.json", "queue_definitions.json")
+    files = ("definitions.json", "failover_definitions.json", "queue_definitions.json", "service_definitions.json")
     return tuple(one for file in files for one in msgspec.json.decode((folder / file).read_bytes()))
 
 

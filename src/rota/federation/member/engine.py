@@ -23,6 +23,7 @@ from rota.federation.member import connections, unschedulable
 from rota.federation.member.fence import START_S, Fence, FenceClosed
 from rota.federation.member.served_kinds import Kind, NotServed, Types
 from rota.federation.own_writes import OwnWrites
+from rota.federation.services import exposure, slices
 from rota.federation.works import manifests
 from rota.kit import logs
 from rota.kit.backoff import Rng
@@ -37,6 +38,8 @@ _SPACE: Final = "work.karmada.io/namespace"
 _AGAIN_S: Final = 5.0
 _PODS: Final = ("", "v1", "pods")
 _FENCED_AGAIN_S: Final = 1.0
+#: After how long a new informer is looked at again.
+_SYNCED_AGAIN_S: Final = 0.5
 #: How often unschedulable replicas are counted while a workload is not healthy.
 _COUNT_AGAIN_S: Final = 30.0
 _OURS: Final = Selection(labels=f"{manifests.MANAGED}=true")
@@ -125,6 +128,8 @@ class _Session:
         self._types: Final = Types(member)
         #: Our objects in the member, by kind.
         self._followed: Final[dict[Kind, Informer[Object]]] = {}
+        #: The member's own EndpointSlices, if a MultiClusterService needs them.
+        self._slices: Informer[Object] | None = None
         self._own: Final = OwnWrites[str]()
 
     def forget(self, name: str) -> None:
@@ -135,6 +140,8 @@ class _Session:
         """Bring a Work into the member, or out of it."""
         work = self._own.newest(meta.name(cached), cached) or cached
         carried = ((work.get("spec") or {}).get("workload") or {}).get("manifests") or ()
+        if slices.is_collecting(work):
+            return await self._collected(work)
         if meta.is_deleting(work):
             gone = True
             for manifest in carried:
@@ -171,6 +178,36 @@ class _Session:
         await self._note_stuck(work, stuck)
         again_s = min(_COUNT_AGAIN_S, self._settings.unschedulable_after_s)
         return again_s if any(item["health"] == "Unhealthy" for item in reported) else None
+
+    async def _collected(self, work: Object) -> float | None:
+        """Report the EndpointSlices of the Service that a Work names; they are not changed."""
+        if meta.is_deleting(work):
+            return None
+        if self._slices is None:
+            try:
+                target = await self._types.of(exposure.SLICE)
+            except (errors.ApiError, NotServed) as error:
+                log.info("EndpointSlices cannot be read", work=meta.qualified_name(work), error=str(error))
+                return _AGAIN_S
+            own = Selection(labels=slices.OWN)
+            self._slices = self._frame.follow(target, self._slice_changed, selection=own, client=self._member)
+        if not self._slices.synced:
+            return _SYNCED_AGAIN_S
+        namespace, name = meta.labels(work)[exposure.NAMESPACE], meta.labels(work)[exposure.NAME]
+        present = [
+            one
+            for key, one in self._slices.cache.items()
+            if key.namespace == namespace and meta.labels(one).get(slices.SERVICE) == name
+        ]
+        identifier = {"ordinal": 0, "version": "v1alpha1", "kind": exposure.KIND, "resource": "", "name": name}
+        found = {"identifier": {**identifier, "namespace": namespace}, "status": slices.collected(present)}
+        condition = {"type": slices.COLLECTED, "status": "True", "reason": "EndpointSliceCollectedSucceed"}
+        await self._report(work, condition, [found])
+        return None
+
+    def _slice_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        service = meta.labels(new or old or {}).get(slices.SERVICE) or ""
+        self._frame.queue.add(slices.collecting_name(key.namespace, service))
 
     async def _stuck(self, present: Object) -> int:
         """The replicas of a Deployment that the member cannot schedule."""

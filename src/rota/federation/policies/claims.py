@@ -36,6 +36,17 @@ class Marks:
             {name: value for name, value in self.annotations.items() if name not in annotations},
         )
 
+    def changes(self, resource: Object) -> dict[str, dict[str, str | None]]:
+        """A merge patch of a resource's metadata that gives it these marks; empty if it has them."""
+        return {
+            part: change
+            for part, change in (
+                ("labels", _difference(meta.labels(resource), self.labels)),
+                ("annotations", _difference(meta.annotations(resource), self.annotations)),
+            )
+            if change
+        }
+
     def unclaimed(self) -> "Marks":
         """The marks without the claim of a namespaced policy."""
         return self.without((ID,), (NAMESPACE, NAME))
@@ -43,6 +54,12 @@ class Marks:
     def cluster_unclaimed(self) -> "Marks":
         """The marks without the claim of a cluster-wide policy."""
         return self.without((CLUSTER_ID,), (CLUSTER_NAME,))
+
+
+def _difference(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """A merge patch from one map to the other."""
+    gone: dict[str, str | None] = {name: None for name in before if name not in after}
+    return gone | {name: value for name, value in after.items() if before.get(name) != value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""MultiClusterServices: Services whose backends in some clusters are reached from others."""
