@@ -1,4 +1,4 @@
-"""Pods that share namespaces with their machine, and quotas with scopes: refused by both servers in the same words."""
+"""Refusals by both servers in the same words: namespaces of the machine, scopes of quotas, bounds of LimitRanges."""
 
 import secrets
 from typing import Any
@@ -60,6 +60,105 @@ QUOTAS: list[dict[str, Any]] = [
         "scopeSelector": {"matchExpressions": [{"scopeName": one, "operator": "Exists"} for one in _BOTH]},
     },
 ]
+
+
+def _amounts(cpu: str = "", memory: str = "", storage: str = "") -> dict[str, str]:
+    given = {"cpu": cpu, "memory": memory, "storage": storage}
+    return {name: amount for name, amount in given.items() if amount}
+
+
+def _with(requests: dict[str, str], limits: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    return {**_CONTAINER, "resources": {"requests": requests, "limits": limits or {}}, **more}
+
+
+#: Limits of one namespace each. There is one LimitRange in it, and each bound is of one resource: the stock server has
+#: no order of either.
+RANGES: list[list[dict[str, Any]]] = [
+    [{"type": "Container", "min": _amounts(cpu="100m")}],
+    [{"type": "Container", "max": _amounts(cpu="1")}],
+    [{"type": "Container", "max": _amounts(memory="1Gi"), "default": _amounts(memory="512Mi")}],
+    [{"type": "Container", "default": _amounts("500m", "1Gi"), "defaultRequest": _amounts("100m", "64Mi")}],
+    [{"type": "Container", "defaultRequest": _amounts("200m"), "max": _amounts("1")}],
+    [{"type": "Container", "maxLimitRequestRatio": _amounts(cpu="2500m")}],
+    [{"type": "Pod", "min": _amounts(memory="1Gi")}],
+    [{"type": "Pod", "max": _amounts(cpu="1500m")}],
+    [{"type": "Pod", "maxLimitRequestRatio": _amounts(memory="2")}],
+    [{"type": "PersistentVolumeClaim", "min": _amounts(storage="1Gi")}],
+    [{"type": "PersistentVolumeClaim", "max": _amounts(storage="2Gi")}],
+    [{"type": "Container", "min": _amounts(cpu="100m")}, {"type": "Pod", "max": _amounts(memory="1Gi")}],
+]
+_SIDE = {"name": "s", "restartPolicy": "Always"}
+LIMITED: list[tuple[str, dict[str, Any]]] = [
+    *(
+        ("pods", {"containers": containers, "initContainers": initial, "automountServiceAccountToken": False, **more})
+        for containers, initial, more in (
+            ([_CONTAINER], [], {}),
+            ([_CONTAINER], [{**_CONTAINER, "name": "i"}], {}),
+            ([_with(_amounts("50m", "64Mi"))], [], {}),
+            ([_with(_amounts("100m", "1Gi"), _amounts("250m", "2Gi"))], [], {}),
+            ([_with(_amounts("100m", "1Gi"), _amounts("251m", "2049Mi"))], [], {}),
+            ([_with(_amounts("900m", "512Mi"), _amounts("2", "1Gi"))], [], {}),
+            ([_with(_amounts("1", "600Mi"), _amounts("1", "600Mi"), name=one) for one in "ab"], [], {}),
+            ([_with(_amounts("0"), _amounts("1"))], [], {}),
+            ([_CONTAINER], [_with(_amounts("2", "2Gi"), _amounts("2", "2Gi"), **_SIDE)], {}),
+            ([_with(_amounts("1", "1Gi"))], [_with(_amounts("3"), _amounts("3"), name="i")], {}),
+            ([_CONTAINER], [], {"resources": {"requests": _amounts("1", "2Gi"), "limits": _amounts("2", "4Gi")}}),
+            ([{"name": "-"}], [], {}),
+        )
+    ),
+    *(
+        ("persistentvolumeclaims", {"accessModes": ["ReadWriteOnce"], "resources": {"requests": _amounts(storage=one)}})
+        for one in ("512Mi", "1Gi", "2Gi", "3Gi")
+    ),
+]
+
+
+async def test_limits(servers: tuple[Transport, Transport]) -> None:
+    run = secrets.token_hex(4)
+    requests = [
+        Request(
+            method="POST",
+            path=f"/api/v1/namespaces/$ns/{plural}",
+            body={"metadata": {"name": "x"}, "spec": spec},
+            query={"dryRun": "All"},
+        )
+        for plural, spec in LIMITED
+    ]
+    found: list[list[Any]] = []
+    for transport in servers:
+        seen: list[Any] = []
+        for number, limits in enumerate(RANGES):
+            namespace = f"limits-{number}-{run}"
+            made = Request(
+                method="POST",
+                path="/api/v1/namespaces/$ns/limitranges",
+                body={"metadata": {"name": "l"}, "spec": {"limits": limits}},
+            )
+            (reply,) = await cases.replies(transport, [made], namespace=namespace)
+            assert reply.code == 201, reply
+            seen.append(reply.body["spec"])
+        for number, _ in enumerate(RANGES):
+            replies = await cases.sent(transport, requests, namespace=f"limits-{number}-{run}")
+            seen += [_limited(one) for one in replies]
+        found.append(seen)
+    asked = [*RANGES, *((limits, spec) for limits in RANGES for _, spec in LIMITED)]
+    wrong = [
+        f"{what}: ours {mine}, theirs {other}" for what, mine, other in zip(asked, *found, strict=True) if mine != other
+    ]
+    assert not wrong, "\n".join(wrong)
+    codes = {one[0] for one in found[1][len(RANGES) :]}
+    assert codes == {201, 403, 422}
+
+
+def _limited(reply: cases.Reply) -> Any:
+    """What a LimitRange has to do with in a reply."""
+    body = reply.body
+    if reply.code >= 300:
+        return reply.code, body.get("message")
+    spec = body["spec"]
+    parts = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    annotations = body["metadata"].get("annotations") or {}
+    return reply.code, annotations.get("kubernetes.io/limit-ranger"), [one.get("resources") for one in parts]
 
 
 async def test_refusals(servers: tuple[Transport, Transport]) -> None:

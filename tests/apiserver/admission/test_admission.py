@@ -96,7 +96,7 @@ async def test_a_limit_range_fills_in_and_bounds(api: ApiServer) -> None:
     pod = (await api.post(_PODS, _pod())).json
     assert pod["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}
     assert pod["metadata"]["annotations"]["kubernetes.io/limit-ranger"] == (
-        "LimitRanger plugin set: cpu limit for container c; cpu request for container c"
+        "LimitRanger plugin set: cpu request for container c; cpu limit for container c"
     )
     assert pod["status"]["qosClass"] == "Burstable"
     answer = await api.post(_PODS, _pod("q", {"limits": {"cpu": "2"}}))
@@ -116,7 +116,7 @@ async def test_a_limit_range_bounds_whole_pods_and_claims(api: ApiServer) -> Non
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}},
     }
     answer = await api.post("/api/v1/namespaces/default/persistentvolumeclaims", claim)
-    assert "maximum storage usage per PersistentVolumeClaim is 1Gi, but limit is 2Gi" in _message(answer, 403)
+    assert "maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi" in _message(answer, 403)
 
 
 async def _quota(api: ApiServer, hard: dict[str, str], **spec: Any) -> None:

@@ -12,7 +12,7 @@ from rota.apiserver.admission.batch_class import BatchClass
 from rota.apiserver.admission.creation_by_update import CreationByUpdate
 from rota.apiserver.admission.deletion_reviews import DeletionReviews
 from rota.apiserver.admission.escalation import Escalation
-from rota.apiserver.admission.limit_ranger import RANGES, LimitRanger
+from rota.apiserver.admission.limit_ranger import RANGES, LimitBounds, LimitRanger
 from rota.apiserver.admission.mutation_rounds import MutationRounds, Mutator
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES, NamespaceLifecycle
 from rota.apiserver.admission.node_capacity import NodeCapacity
@@ -119,6 +119,7 @@ def validating(context: AdmissionContext, registry: Registry, reviews: Reviews) 
         Unenforced(),
         ProcessSecurity(),
         BatchClass(),
+        LimitBounds(registry, context.copies[RANGES]),
         PodSecurity(registry, context.copies[NAMESPACES]),
         reviews.policies,
         reviews.webhooks,

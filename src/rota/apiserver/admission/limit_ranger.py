@@ -1,6 +1,8 @@
 """LimitRanges: default requests and limits of containers, and bounds for all of them.
 
-Mirrors `plugin/pkg/admission/limitranger` of Kubernetes 1.33: pods are checked when they are created, claims always.
+Mirrors `plugin/pkg/admission/limitranger` of Kubernetes 1.36: pods are checked when they are created, claims always.
+Defaults are set among the plugins that change objects; bounds are checked after validation, when policies and webhooks
+have made their changes. LimitRanges apply in the order of their names; in stock servers they have no certain order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +12,6 @@ from rota.api import errors, fields, quantities, quotas
 from rota.api.identifiers import GroupResource
 from rota.apiserver.cache.watch_cache import WatchCache
 from rota.apiserver.interfaces import Attributes, Object, Registry
-from rota.apiserver.strategies import pod_defaults
 
 _PODS: Final = GroupResource("", "pods")
 _CLAIMS: Final = GroupResource("", "persistentvolumeclaims")
@@ -19,8 +20,8 @@ _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class LimitRanger:
-    """Applies the LimitRanges of a namespace."""
+class _Ranges:
+    """The LimitRanges of a namespace."""
 
     pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({RANGES})
 
@@ -28,34 +29,49 @@ class LimitRanger:
         self._registry: Final = registry
         self._copy: Final = copy
 
-    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Set missing values, and reject values out of bounds."""
-        which = at.resource.group_resource
-        if new is None or at.subresource or which not in {_PODS, _CLAIMS} or (which == _PODS and old is not None):
-            return
-        limits = [one for found in await self._ranges(at) for one in (found.get("spec") or {}).get("limits") or ()]
-        if not limits:
-            return
-        if which == _PODS:
-            _fill_in(new, [one for one in limits if one.get("type") == "Container"])
-        wrong = [message for limit in limits for message in _complaints(new, limit, which)]
-        if wrong:
-            raise errors.forbidden(which, new["metadata"].get("name", ""), fields.aggregate(wrong))
-
-    async def _ranges(self, at: Attributes) -> list[Object]:
-        """In order of names, which decides whose default applies."""
+    async def of(self, at: Attributes) -> list[list[Object]]:
+        """The limits of each LimitRange, in the order of names."""
         if self._copy.following:
             if not self._copy.any(at.namespace):
                 return []
-            return sorted(self._copy.all(at.namespace), key=lambda one: str(one["metadata"]["name"]))
-        return [one.object for one in await self._registry.list(self._registry.resource(RANGES), at.namespace)]
+            found = sorted(self._copy.all(at.namespace), key=lambda one: str(one["metadata"]["name"]))
+        else:
+            found = [one.object for one in await self._registry.list(self._registry.resource(RANGES), at.namespace)]
+        return [(one.get("spec") or {}).get("limits") or [] for one in found]
+
+
+class LimitRanger(_Ranges):
+    """Sets the requests and limits that new pods do not have."""
+
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
+        """Set missing values; the first LimitRange that has one wins."""
+        if new is None or old is not None or at.subresource or at.resource.group_resource != _PODS:
+            return
+        for limits in await self.of(at):
+            _fill_in(new, [one for one in limits if one.get("type") == "Container"])
+
+
+class LimitBounds(_Ranges):
+    """Refuses pods and claims that are out of bounds."""
+
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
+        """Forbidden in the words of the first LimitRange that has a complaint."""
+        which = at.resource.group_resource
+        if new is None or at.subresource or which not in {_PODS, _CLAIMS} or (which == _PODS and old is not None):
+            return
+        if old is not None and old["metadata"].get("deletionTimestamp"):
+            return
+        for limits in await self.of(at):
+            wrong = [message for limit in limits for message in _complaints(new, limit, which)]
+            if wrong:
+                raise errors.forbidden(which, new["metadata"].get("name", ""), fields.aggregate(wrong))
 
 
 def _fill_in(pod: Object, limits: list[Object]) -> None:
     notes: list[str] = []
     for title, kind in (("container", "containers"), ("init container", "initContainers")):
         for container in pod["spec"].get(kind) or ():
-            for side, source in (("limits", "default"), ("requests", "defaultRequest")):
+            for side, source in (("requests", "defaultRequest"), ("limits", "default")):
                 missing: dict[str, Any] = {}
                 for limit in limits:
                     missing.update(limit.get(source) or {})
@@ -74,20 +90,31 @@ def _complaints(obj: Object, limit: Object, which: GroupResource) -> Iterator[st
     if which == _CLAIMS:
         if kind == "PersistentVolumeClaim":
             requests = (obj["spec"].get("resources") or {}).get("requests") or {}
-            yield from _bounds(kind, limit, requests, requests, claims=True)
+            yield from _claim_bounds(kind, limit, requests)
     elif kind == "Container":
-        for container in pod_defaults.containers(obj["spec"]):
-            wanted = container.get("resources") or {}
-            yield from _bounds(kind, limit, wanted.get("requests") or {}, wanted.get("limits") or {})
+        for part in ("containers", "initContainers"):
+            for container in obj["spec"].get(part) or ():
+                wanted = container.get("resources") or {}
+                yield from _bounds(kind, limit, wanted.get("requests") or {}, wanted.get("limits") or {})
     elif kind == "Pod":
         yield from _bounds(kind, limit, quotas.pod_total(obj, "requests"), quotas.pod_total(obj, "limits"))
 
 
-def _bounds(
-    kind: str, limit: Object, requests: Mapping[str, Any], limits: Mapping[str, Any], *, claims: bool = False
-) -> Iterator[str]:
+def _claim_bounds(kind: str, limit: Object, requests: Mapping[str, Any]) -> Iterator[str]:
+    """Claims have no limits: both bounds are for what they request, and there is no ratio."""
     for name, bound in (limit.get("min") or _NOTHING).items():
-        yield from _least(kind, name, bound, requests, _NOTHING if claims else limits)
+        yield from _least(kind, name, bound, requests, _NOTHING)
+    for name, bound in (limit.get("max") or _NOTHING).items():
+        about = f"maximum {name} usage per {kind} is {bound}"
+        if name not in requests:
+            yield f"{about}.  No request is specified"
+        elif quantities.from_wire(requests[name]) > quantities.from_wire(bound):
+            yield f"{about}, but request is {requests[name]}"
+
+
+def _bounds(kind: str, limit: Object, requests: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[str]:
+    for name, bound in (limit.get("min") or _NOTHING).items():
+        yield from _least(kind, name, bound, requests, limits)
     for name, bound in (limit.get("max") or _NOTHING).items():
         yield from _most(kind, name, bound, requests, limits)
     for name, bound in (limit.get("maxLimitRequestRatio") or _NOTHING).items():

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rota.api import errors
+from rota.api import errors, fields
 from rota.api.cel.values import ObjectValue
 from rota.api.errors import Cause, Details
 from rota.api.fields import FieldError
@@ -25,7 +25,6 @@ from rota.apiserver.admission.reviewed_request import (
     BUDGET,
     OUT_OF_BUDGET,
     ReviewedRequest,
-    aggregate,
     shown_error,
 )
 from rota.apiserver.cache.watch_cache import WatchCache
@@ -140,7 +139,7 @@ class MutatingPolicies:
             return False
         unmet, wrong = await request.unmet(conditions, await self._known(one, request))
         if wrong:
-            failures.append(_Failure(one.policy, one.binding, aggregate(wrong), "Invalid"))
+            failures.append(_Failure(one.policy, one.binding, fields.aggregate(wrong), "Invalid"))
         return unmet or bool(wrong)
 
     async def _known(self, one: _Invocation, request: ReviewedRequest) -> dict[str, Any]:

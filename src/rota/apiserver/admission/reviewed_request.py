@@ -265,12 +265,6 @@ class ReviewedRequest:
         return Answered(allowed=verdict.allowed, reason=verdict.reason)
 
 
-def aggregate(failures: Sequence[str]) -> str:
-    """Several errors as one message, each once."""
-    distinct = list(dict.fromkeys(failures))
-    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
-
-
 def shown_error(text: str, outcome: Outcome) -> str:
     """The error of an expression."""
     if isinstance(outcome.error, CostExceeded):

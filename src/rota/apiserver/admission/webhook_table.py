@@ -14,7 +14,7 @@ from rota.apiserver import bodies
 from rota.apiserver.admission import webhook_reviews
 from rota.apiserver.admission.policy_variables import request as request_facts
 from rota.apiserver.admission.request_matching import RequestMatcher
-from rota.apiserver.admission.reviewed_request import ReviewedRequest, aggregate
+from rota.apiserver.admission.reviewed_request import ReviewedRequest
 from rota.apiserver.admission.webhook_client import CallFailed, WebhookClient
 from rota.apiserver.admission.webhook_reviews import InvalidResponse, UnreadablePatch, Verdict
 from rota.apiserver.cache.watch_cache import WatchCache
@@ -97,7 +97,7 @@ class WebhookTable:
             return resource
         if webhook.fails_open:
             return None
-        raise errors.forbidden(request.at.resource.group_resource, request.refused_name, aggregate(failures))
+        raise errors.forbidden(request.at.resource.group_resource, request.refused_name, fields.aggregate(failures))
 
     async def call(self, webhook: Webhook, request: ReviewedRequest, resource: ResourceType) -> Verdict:
         """The webhook's verdict on a request; FailedCall if it has none."""
