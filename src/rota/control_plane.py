@@ -19,6 +19,9 @@ import msgspec
 from rota import embedded, master_components, worker_process
 from rota.api import users
 from rota.api.identifiers import GroupResource
+from rota.apiserver.admission import pod_security_config
+from rota.apiserver.admission.pod_security import NOTHING_CONFIGURED
+from rota.apiserver.admission.pod_security import Configuration as PodSecurityConfiguration
 from rota.apiserver.audit import policy
 from rota.apiserver.audit.auditor import Auditor
 from rota.apiserver.audit.log import AuditLog
@@ -106,6 +109,8 @@ class Settings:
     #: The audit log; its policy is in upstream's format, `policy.default` without one.
     audit_log: Path | None = None
     audit_policy: Path | None = None
+    #: The configuration of Pod Security admission, in upstream's format.
+    admission_config: Path | None = None
     #: How many workers to run, and the prefix of their names; None for a unique one.
     workers: int = 0
     #: The default dispatch mode of bound pods: `push` or `pull`.
@@ -184,6 +189,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                     auditor=await _auditor(parts, settings, encryption, metrics),
                     explainer=explainer,
                     what_if=what_if,
+                    pod_security=_pod_security(settings),
                     taint_nodes="node-lifecycle" in controllers,
                     service_network=settings.service_network,
                     logs=workers,
@@ -306,6 +312,11 @@ def _for_workers(
         )
 
     return start
+
+
+def _pod_security(settings: Settings) -> PodSecurityConfiguration:
+    given = settings.admission_config
+    return NOTHING_CONFIGURED if given is None else pod_security_config.load(given)
 
 
 async def _auditor(

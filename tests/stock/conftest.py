@@ -4,12 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from rota.apiserver.admission import pod_security_config
 from rota.client import kubeconfig
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.transports.transport import Transport
 from rota.kit import system
 from rota.testing.api import ApiServer
+from rota.testing.differential import allowances
 from rota.testing.servers.kubernetes import StockApiServer
 
 
@@ -17,7 +19,8 @@ from rota.testing.servers.kubernetes import StockApiServer
 async def servers(stock_server: StockApiServer) -> AsyncIterator[tuple[Transport, Transport]]:
     """Our server, which binds pods without looking at their nodes as stock servers do, and the stock one."""
     theirs = HttpTransport(kubeconfig.load(stock_server.kubeconfig(), clock=system.SystemClock()))
-    async with ApiServer(conflict_check=False) as api:
+    exempt = pod_security_config.parse(allowances.ADMISSION_CONFIGURATION)
+    async with ApiServer(conflict_check=False, pod_security=exempt) as api:
         ours = InProcessTransport(api.app, clock=api.clock)
         yield ours, theirs
         await ours.close()

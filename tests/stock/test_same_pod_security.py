@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rota.client.transports.transport import Transport
-from rota.testing.differential import cases
+from rota.testing.differential import allowances, cases
 from rota.testing.differential.cases import Reply, Request
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -148,7 +148,7 @@ async def _in_force(transport: Transport, namespace: str, level: str) -> None:
 
 def _agree(mine: Any, other: Any) -> bool:
     """Warnings about other things than levels are not compared."""
-    levels = [[text for text in one[2] if "PodSecurity" in text] for one in (mine, other)]
+    levels = [[text for text in one[2] if "PodSecurity" in text or "Pod Security" in text] for one in (mine, other)]
     return (mine[0], mine[1], levels[0]) == (other[0], other[1], levels[1])
 
 
@@ -192,3 +192,83 @@ async def test_labels_of_namespaces(servers: tuple[Transport, Transport], labels
         found.append([_seen(one) for one in replies])
     for mine, other in zip(*found, strict=True):
         assert _agree(mine, other), (mine, other)
+
+
+async def test_exemptions(servers: tuple[Transport, Transport]) -> None:
+    """The namespace stays on the stock server: its name is in the server's configuration."""
+    namespaces, name = "/api/v1/namespaces", allowances.EXEMPT_NAMESPACE
+    labels = {f"{LABEL}enforce": "restricted", f"{LABEL}warn-version": "v1.30", f"{LABEL}audit": "baseline"}
+    runtime = f"rt-{secrets.token_hex(3)}"
+    spec = {"hostPID": True, "containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": False}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": spec}
+    deployment = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+    dry = {"dryRun": "All"}
+
+    def labelled(given: dict[str, Any]) -> Request:
+        return Request(
+            method="PATCH",
+            path=f"{namespaces}/{name}",
+            body={"metadata": {"labels": given}},
+            content_type="application/merge-patch+json",
+            query=dry,
+        )
+
+    requests = [
+        Request(
+            method="POST",
+            path=namespaces,
+            body={"metadata": {"name": allowances.EXEMPT_NEW_NAMESPACE, "labels": labels}},
+            query=dry,
+        ),
+        labelled(labels),
+        labelled({f"{LABEL}enforce": "privileged"}),
+        labelled({f"{LABEL}enforce": "nothing"}),
+        Request(
+            method="POST", path=f"{namespaces}/{name}/pods", body={"metadata": {"name": "p"}, "spec": spec}, query=dry
+        ),
+        Request(method="POST", path=f"/apis/apps/v1/namespaces/{name}/deployments", body=deployment, query=dry),
+    ]
+    prepared = [
+        Request(method="POST", path=namespaces, body={"metadata": {"name": name}}),
+        Request(
+            method="POST",
+            path=f"{namespaces}/{name}/serviceaccounts",
+            body={"metadata": {"name": "default"}, "automountServiceAccountToken": False},
+        ),
+    ]
+    found = []
+    for transport in servers:
+        await cases.sent(transport, prepared, namespace="default")
+        seen = [_seen(one) for one in await cases.sent(transport, requests, namespace="default")]
+        # In another namespace the level holds, except for pods of the exempt runtime class.
+        patch = {"metadata": {"labels": labels}}
+        await cases.replies(
+            transport,
+            [
+                Request(
+                    method="PATCH",
+                    path=f"{namespaces}/$ns",
+                    body=patch,
+                    content_type="application/merge-patch+json",
+                ),
+                Request(
+                    method="POST",
+                    path="/apis/node.k8s.io/v1/runtimeclasses",
+                    body={"metadata": {"name": allowances.EXEMPT_RUNTIME}, "handler": "process"},
+                ),
+            ],
+            namespace=runtime,
+        )
+        await _in_force(transport, runtime, "restricted:latest")
+        exempt = {"metadata": {"name": "p"}, "spec": {**spec, "runtimeClassName": allowances.EXEMPT_RUNTIME}}
+        pod = Request(method="POST", path=f"{namespaces}/$ns/pods", body=exempt, query=dry)
+        async with asyncio.timeout(60):
+            while True:  # until the server knows the runtime class
+                (reply,) = await cases.sent(transport, [pod], namespace=runtime)
+                if "pod rejected: RuntimeClass" not in str((reply.body or {}).get("message")):
+                    break
+                await asyncio.sleep(0.1)
+        found.append([*seen, _seen(reply)])
+    wrong = [f"ours {mine}, theirs {other}" for mine, other in zip(*found, strict=True) if not _agree(mine, other)]
+    assert not wrong, "\n".join(wrong)
+    assert found[0][-1][0] == found[0][4][0] == 201

@@ -26,6 +26,7 @@ _AS_IT_IS = (
     "token_file",
     "audit_log",
     "audit_policy",
+    "admission_config",
     "controllers",
     "schedulers",
     "run_as",

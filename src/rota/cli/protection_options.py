@@ -1,4 +1,4 @@
-"""The options for the audit log and for the limits on requests."""
+"""The options for the audit log, for admission, and for the limits on requests."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ _DEFAULTS: Final = Limits()
 
 
 def protection_options(command: _F) -> _F:
-    """Add `--audit-*` and the limits; pass the values of the latter to `limits`."""
+    """Add `--audit-*`, the configuration of admission and the limits; pass the values of the latter to `limits`."""
     for option in reversed(
         (
             click.option(
@@ -25,6 +25,13 @@ def protection_options(command: _F) -> _F:
                 type=_FILE,
                 metavar="FILE",
                 help="The audit policy (audit.k8s.io/v1).  [default: metadata of all requests except health checks]",
+            ),
+            click.option(
+                "--admission-control-config-file",
+                "admission_config",
+                type=_FILE,
+                metavar="FILE",
+                help="An AdmissionConfiguration with defaults and exemptions of Pod Security admission.",
             ),
             click.option(
                 "--max-requests",

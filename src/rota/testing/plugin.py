@@ -6,10 +6,13 @@ names (`all`, or a list with commas) makes them fail with the same sentence. Wor
 """
 
 import functools
+import json
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -140,5 +143,12 @@ def stock_server() -> "Iterator[StockApiServer]":
     from rota.testing.servers.kubernetes import StockApiServer  # noqa: PLC0415
 
     left_out = allowances.STOCK_ADMISSION_WITHOUT_CONTROLLERS
-    with StockApiServer(authorization="AlwaysAllow", disable_admission_plugins=left_out) as server:
-        yield server
+    with tempfile.TemporaryDirectory(prefix="rota-stock-") as folder:
+        configuration = Path(folder) / "admission.json"
+        configuration.write_text(json.dumps(allowances.ADMISSION_CONFIGURATION), encoding="utf-8")
+        with StockApiServer(
+            authorization="AlwaysAllow",
+            disable_admission_plugins=left_out,
+            admission_control_config_file=str(configuration),
+        ) as server:
+            yield server

@@ -19,7 +19,7 @@ from rota.apiserver.admission.node_capacity import NodeCapacity
 from rota.apiserver.admission.node_restriction import NodeRestriction
 from rota.apiserver.admission.node_taints import NotReadyTaint
 from rota.apiserver.admission.pod_defaults import DefaultTolerations
-from rota.apiserver.admission.pod_security import PodSecurity
+from rota.apiserver.admission.pod_security import NOTHING_CONFIGURED, Configuration, PodSecurity
 from rota.apiserver.admission.priority import CLASSES, Priority
 from rota.apiserver.admission.process_security import ProcessSecurity
 from rota.apiserver.admission.resource_quota import QUOTAS, ResourceQuota
@@ -60,6 +60,7 @@ class AdmissionContext:
     overcommit_guard: OvercommitGuard | None
     #: Whether new nodes are tainted as not ready.
     taint_nodes: bool
+    pod_security: Configuration = NOTHING_CONFIGURED
     #: Plugins of another package.
     further: tuple[Admission, ...] = ()
 
@@ -120,7 +121,7 @@ def validating(context: AdmissionContext, registry: Registry, reviews: Reviews) 
         ProcessSecurity(),
         BatchClass(),
         LimitBounds(registry, context.copies[RANGES]),
-        PodSecurity(registry, context.copies[NAMESPACES]),
+        PodSecurity(registry, context.copies[NAMESPACES], context.pod_security),
         reviews.policies,
         reviews.webhooks,
     )

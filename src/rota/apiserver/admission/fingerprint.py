@@ -44,8 +44,11 @@ class AdmissionFingerprints:
         copies: Mapping[GroupResource, WatchCache],
         plugins: Iterable[Admission],
         reviewed: Callable[[str, str], bool],
+        exempt: frozenset[str] = frozenset(),
     ) -> None:
         """`reviewed`: whether policies or webhooks of users may be about a resource or subresource.
+
+        `exempt`: users whose pods no Pod Security level binds; what is admitted for them is not admitted for others.
 
         ValueError if a plugin reads state that no fingerprint covers.
         """
@@ -64,6 +67,7 @@ class AdmissionFingerprints:
             )
         )
         self._reviewed: Final = reviewed
+        self._exempt: Final = exempt
         self._classes: Final = (copies[CLASSES], copies[RUNTIMES])
         self._accounts: Final = copies[ACCOUNTS]
         #: Counts the changes of priority classes, runtime classes and service accounts.
@@ -76,6 +80,8 @@ class AdmissionFingerprints:
     def of(self, at: Attributes) -> AdmissionFingerprint | None:
         """See `Kinds.admission_fingerprint`: None for namespaces with limits or quotas, and for what nodes create."""
         if at.resource.group_resource != _PODS or at.subresource or at.fresh or identity.node_of(at.user) is not None:
+            return None
+        if at.user.name in self._exempt:
             return None
         if not all(
             one.following for one in (self._ranges, self._quotas, self._accounts, *self._classes, *self._reviewers)

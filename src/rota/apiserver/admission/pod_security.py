@@ -1,4 +1,4 @@
-"""Pod Security admission: the levels that a namespace's labels enforce, audit and warn of.
+"""Pod Security admission: the levels that a namespace's labels enforce, audit and warn of, and what is exempt.
 
 Pods that violate the enforced level are refused. Workloads are not: their pods will be; they get the warnings. A
 namespace whose enforced level becomes stricter gets warnings about pods that are there.
@@ -6,6 +6,7 @@ namespace whose enforced level becomes stricter gets warnings about pods that ar
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 from rota.api import errors, fields, pod_security
@@ -19,6 +20,10 @@ _PODS: Final = GroupResource("", "pods")
 _LABEL: Final = "pod-security.kubernetes.io/"
 _VERSION: Final = re.compile(r"v1\.(0|[1-9][0-9]*)")
 _LATEST: Final = "latest"
+MODES: Final = ("enforce", "audit", "warn")
+WRONG_LEVEL: Final = f"must be one of {', '.join(pod_security.LEVELS)}"
+WRONG_VERSION: Final = 'must be "latest" or "v1.x"'
+_EXEMPT: Final = f"{_LABEL}exempt"
 #: Where a workload has the template of its pods.
 _TEMPLATES: Final[Mapping[GroupResource, tuple[str, ...]]] = {
     GroupResource("", "podtemplates"): ("template",),
@@ -61,34 +66,54 @@ class Levels(NamedTuple):
     warn: Level = Level()
 
 
-def levels(labels: Mapping[str, str]) -> tuple[Levels, list[FieldError]]:
-    """The levels that labels say, and their errors; a wrong level counts as the strictest."""
+_PRIVILEGED: Final = Levels()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What the administrator of the server decides: levels of namespaces without labels, and exemptions."""
+
+    defaults: Levels = _PRIVILEGED
+    usernames: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+    runtime_classes: frozenset[str] = frozenset()
+
+
+NOTHING_CONFIGURED: Final = Configuration()
+
+
+def levels(labels: Mapping[str, str], defaults: Levels = _PRIVILEGED) -> tuple[Levels, list[FieldError]]:
+    """The levels that labels say, and their errors; a wrong level to enforce counts as the strictest."""
     found: dict[str, Level] = {}
     wrong: list[FieldError] = []
     valid: set[str] = set()
-    for mode in ("enforce", "audit", "warn"):
-        name, version = "privileged", _LATEST
+    for mode in MODES:
+        name, version = getattr(defaults, mode)
         given = labels.get(_LABEL + mode)
         if given is not None:
             valid.add(mode)
             name = given
             if given not in pod_security.LEVELS:
                 valid.discard(mode)
-                # A wrong level is the strictest one, except for warnings.
-                name = "restricted" if mode != "warn" else "privileged"
-                why = f"must be one of {', '.join(pod_security.LEVELS)}"
-                wrong.append(fields.invalid(_path(mode), given, why))
+                name = "restricted" if mode == "enforce" else "privileged"
+                wrong.append(fields.invalid(_path(mode), given, WRONG_LEVEL))
         stated = labels.get(f"{_LABEL}{mode}-version")
         if stated is not None:
-            version = stated if _VERSION.fullmatch(stated) else _LATEST
-            if version != stated and stated != _LATEST:
-                wrong.append(fields.invalid(_path(f"{mode}-version"), stated, 'must be "latest" or "v1.x"'))
+            version = stated if is_version(stated) else _LATEST
+            if version != stated:
+                wrong.append(fields.invalid(_path(f"{mode}-version"), stated, WRONG_VERSION))
         found[mode] = Level(name, version)
-    if "enforce" in valid and _LABEL + "warn" not in labels and found["warn"].name == "privileged":
+    stricter = pod_security.LEVELS.index(found["enforce"].name) > pod_security.LEVELS.index(found["warn"].name)
+    if "enforce" in valid and _LABEL + "warn" not in labels and stricter:
         # What is enforced is warned of too, unless a label says otherwise.
         stated = labels.get(f"{_LABEL}warn-version")
         found["warn"] = Level(found["enforce"].name, found["warn"].version if stated else found["enforce"].version)
     return Levels(found["enforce"], found["audit"], found["warn"]), wrong
+
+
+def is_version(text: str) -> bool:
+    """Whether a text names a version of the checks."""
+    return text == _LATEST or _VERSION.fullmatch(text) is not None
 
 
 def _path(name: str) -> Path:
@@ -100,9 +125,12 @@ class PodSecurity:
 
     pod_reads: ClassVar[frozenset[GroupResource]] = frozenset({NAMESPACES})
 
-    def __init__(self, registry: Registry, namespaces: WatchCache) -> None:
+    def __init__(
+        self, registry: Registry, namespaces: WatchCache, configuration: Configuration = NOTHING_CONFIGURED
+    ) -> None:
         self._registry: Final = registry
         self._namespaces: Final = namespaces
+        self._configuration: Final = configuration
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
         """Admit the request, perhaps with warnings; Forbidden for a pod that violates the enforced level."""
@@ -116,12 +144,19 @@ class PodSecurity:
         is_pod = which == _PODS and at.subresource in ("", "ephemeralcontainers", "resize")
         if not is_pod and (at.subresource or which not in _TEMPLATES):
             return
+        configuration = self._configuration
+        if at.namespace in configuration.namespaces or at.user.name in configuration.usernames:
+            at.annotations[_EXEMPT] = "namespace" if at.namespace in configuration.namespaces else "user"
+            return
         wanted = await self._wanted(at.namespace)
         if wanted is None or (is_pod and old is not None and not _is_significant(new, old)):
             return
         pod = new
         for name in () if is_pod else _TEMPLATES[which]:
             pod = pod.get(name) or {}
+        if (pod.get("spec") or {}).get("runtimeClassName") in configuration.runtime_classes:
+            at.annotations[_EXEMPT] = "runtimeClass"
+            return
         if is_pod or wanted.audit.name != "privileged" or wanted.warn.name != "privileged":
             _evaluate(at, pod, wanted, enforce=is_pod, name=new["metadata"].get("name") or "")
 
@@ -132,26 +167,48 @@ class PodSecurity:
             stored = await self._registry.find(self._registry.resource(NAMESPACES), "", namespace)
             found = stored.object if stored is not None else {}
         labels = (found.get("metadata") or {}).get("labels") or {}
-        if not any(name.startswith(_LABEL) for name in labels):
-            return None
-        wanted, _ = levels(labels)
+        wanted = self._configuration.defaults
+        if any(name.startswith(_LABEL) for name in labels):
+            wanted, _ = levels(labels, wanted)
         return None if all(one.name == "privileged" for one in wanted) else wanted
 
     async def _namespace(self, at: Attributes, new: Object, old: Object | None) -> None:
-        wanted, wrong = levels((new["metadata"].get("labels")) or {})
-        before, wrong_before = levels(((old or {}).get("metadata") or {}).get("labels") or {})
+        labels, defaults = new["metadata"].get("labels") or {}, self._configuration.defaults
+        wanted, wrong = levels(labels, defaults)
+        before, wrong_before = levels(((old or {}).get("metadata") or {}).get("labels") or {}, defaults)
         name = new["metadata"].get("name") or ""
         if wrong and (old is None or wrong != wrong_before):
             raise errors.invalid(GroupKind("", "Namespace"), name, wrong)
-        enforce = wanted.enforce
-        if old is None or enforce == before.enforce or enforce.name == "privileged":
+        enforce, exempt = wanted.enforce, name in self._configuration.namespaces
+        if old is None:
+            if exempt:
+                _warn_of_exemption(at, name, wanted, labels, defaults)
+            return
+        if enforce == before.enforce or enforce.name == "privileged":
             return
         order = pod_security.LEVELS.index
         if enforce.version == before.enforce.version and order(enforce.name) <= order(before.enforce.name):
             return
-        pods = await self._registry.list(self._registry.resource(_PODS), name)
-        for text in _of_existing(name, enforce, [one.object for one in pods]):
+        if exempt:
+            _warn_of_exemption(at, name, wanted, labels, defaults)
+            return
+        stored = await self._registry.list(self._registry.resource(_PODS), name)
+        pods = [one.object for one in stored]
+        exempted = self._configuration.runtime_classes
+        for text in _of_existing(name, enforce, pods, exempted):
             at.warn(text)
+
+
+def _warn_of_exemption(at: Attributes, name: str, wanted: Levels, labels: Mapping[str, str], defaults: Levels) -> None:
+    """Labels of an exempt namespace that have no effect."""
+    if wanted == defaults or all(one.name == "privileged" for one in wanted):
+        return
+    shown = [
+        f"{mode}={level}"
+        for mode, level in zip(MODES, wanted, strict=True)
+        if level.name != "privileged" and (_LABEL + mode in labels or f"{_LABEL}{mode}-version" in labels)
+    ]
+    at.warn(f'namespace "{name}" is exempt from Pod Security, and the policy ({", ".join(shown)}) will be ignored')
 
 
 def _evaluate(at: Attributes, pod: Mapping[str, Any], wanted: Levels, *, enforce: bool, name: str) -> None:
@@ -185,10 +242,12 @@ def _is_significant(new: Object, old: Object) -> bool:
     )
 
 
-def _of_existing(namespace: str, enforce: Level, pods: Sequence[Object]) -> list[str]:
+def _of_existing(namespace: str, enforce: Level, pods: Sequence[Object], exempted: frozenset[str]) -> list[str]:
     """Warnings about the pods of a namespace, those of one controller counted together."""
     grouped: dict[str, list[str]] = {}
     for pod in pods[:_MOST_PODS]:
+        if pod["spec"].get("runtimeClassName") in exempted:
+            continue
         found = enforce.violations(pod)
         if found:
             reasons = ", ".join(reason for reason, _ in found)

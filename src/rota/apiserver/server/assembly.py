@@ -20,6 +20,8 @@ from rota.apiserver.admission.fingerprint import AdmissionFingerprints
 from rota.apiserver.admission.mutating_policies import MutatingPolicies
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
 from rota.apiserver.admission.node_restriction import NodeRestriction
+from rota.apiserver.admission.pod_security import NOTHING_CONFIGURED
+from rota.apiserver.admission.pod_security import Configuration as PodSecurityConfiguration
 from rota.apiserver.admission.reviewed_request import ReviewContext
 from rota.apiserver.admission.service_addresses import NETWORK
 from rota.apiserver.admission.subresource_reviews import SubresourceReviews
@@ -84,6 +86,8 @@ class ServerSettings:
     limits: Limits = field(default_factory=Limits)
     #: Taint new nodes until the node lifecycle controller sees them ready: only for servers with that controller.
     taint_nodes: bool = False
+    #: Levels of namespaces without labels, and exemptions from them.
+    pod_security: PodSecurityConfiguration = NOTHING_CONFIGURED
     #: Services get addresses of this network.
     service_network: IPv4Network = NETWORK
     #: Writes the audit log.
@@ -149,6 +153,7 @@ async def server(
         network=settings.service_network,
         overcommit_guard=overcommit_guard,
         taint_nodes=settings.taint_nodes,
+        pod_security=settings.pod_security,
         further=settings.admission,
     )
     kinds = _kinds(catalog, actions, context, rng, closing)
@@ -253,7 +258,10 @@ def _kinds(
             projections=projections,
             copies=copies,
             admission_fingerprint=AdmissionFingerprints(
-                copies, (*rounds.plugins, *mutating, *validating), subresource_reviews.concerns
+                copies,
+                (*rounds.plugins, *mutating, *validating),
+                subresource_reviews.concerns,
+                context.pod_security.usernames,
             ).of,
             has_policies=lambda: subresource_reviews.concerns("pods", "status"),
         )

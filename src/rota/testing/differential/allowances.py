@@ -11,6 +11,29 @@ from rota.testing.differential.cases import Reply, Request
 #: Admission that needs controllers which Rota does without: they would have to undo it before anything works.
 STOCK_ADMISSION_WITHOUT_CONTROLLERS: Final = "StorageObjectInUseProtection,TaintNodesByCondition"
 
+#: For the stock server and for ours: names that no other test uses are exempt from Pod Security.
+EXEMPT_NAMESPACE: Final = "exempt-from-pod-security"
+#: It is never made for good.
+EXEMPT_NEW_NAMESPACE: Final = "new-exempt-from-pod-security"
+EXEMPT_RUNTIME: Final = "exempt-from-pod-security"
+ADMISSION_CONFIGURATION: Final[dict[str, Any]] = {
+    "apiVersion": "apiserver.config.k8s.io/v1",
+    "kind": "AdmissionConfiguration",
+    "plugins": [
+        {
+            "name": "PodSecurity",
+            "configuration": {
+                "apiVersion": "pod-security.admission.config.k8s.io/v1",
+                "kind": "PodSecurityConfiguration",
+                "exemptions": {
+                    "namespaces": [EXEMPT_NAMESPACE, EXEMPT_NEW_NAMESPACE],
+                    "runtimeClasses": [EXEMPT_RUNTIME],
+                },
+            },
+        }
+    ],
+}
+
 #: Warnings that only Rota gives: of what it stores and does not act on, and of what processes do not have.
 _OWN_WARNINGS: Final = tuple(
     normal.text(one, namespace="$ns") for one in (*{row.text for row in unenforced.ROWS}, process_security.REMEDY)
