@@ -190,8 +190,10 @@ def test_one_pod_has_its_events_conditions_and_yaml(visit: Visit) -> None:
 
 
 def test_why_shows_nodes_by_plugins(visit: Visit) -> None:
-    visit.open("pods/default/too-large?tab=why")
+    visit.open("pods/default/too-large")
+    visit.page.get_by_role("link", name="why?").click()
     visit.see("What would have to change")
+    visit.page.get_by_role("link", name="Why it waits").wait_for()
     row = visit.page.get_by_role("row").filter(has_text="worker-1")
     assert "Insufficient cpu" in row.inner_text()
     visit.open("pods/default/web?tab=why")

@@ -1,7 +1,7 @@
 /** One pod: its state, events, log, explanation and YAML, and what the user may do with it. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, follow, json, lines, podPath, request, text } from "../api.js";
-import { Action, ContainerChoice, Empty, Link, Status, Tabs, duration, go, html, place, plural, useNow, useRight } from "../ui.js";
+import { Action, ContainerChoice, Empty, Link, Status, Tabs, duration, go, html, place, plural, podLink, useNow, useRight } from "../ui.js";
 import { Files } from "./files.js";
 import { Terminal } from "./terminal.js";
 import { Usage } from "./usage.js";
@@ -40,7 +40,7 @@ export function PodPage({ namespace, name }) {
   return html`${title}
     <div class="row between"><h1>${name} <${Status} status=${status} /></h1>
       <div class="row">${mayDelete && html`<${Action} danger label="Delete" question=${`Delete pod ${namespace}/${name}? Its containers are stopped.`} act=${remove} />`}</div></div>
-    <${Tabs} current=${tab} tabs=${[["state", "State"], ...(mayLog ? [["log", "Log"]] : []), ["why", "Why here"], ...(mayExec ? [["terminal", "Terminal"], ["files", "Files"]] : []), ["yaml", "YAML"]]} />
+    <${Tabs} current=${tab} tabs=${[["state", "State"], ...(mayLog ? [["log", "Log"]] : []), ["why", pod.spec.nodeName ? "Why here" : "Why it waits"], ...(mayExec ? [["terminal", "Terminal"], ["files", "Files"]] : []), ["yaml", "YAML"]]} />
     ${tab === "log" ? html`<${Log} pod=${pod} />`
       : tab === "why" ? html`<${Why} pod=${pod} />`
       : tab === "terminal" ? html`<${Terminal} pod=${pod} />`
@@ -60,7 +60,7 @@ function State({ pod }) {
   return html`<div class="columns"><section aria-label="State">
       <h2>State</h2>
       <dl class="facts">
-        <dt>Node</dt><dd>${pod.spec.nodeName ? html`<${Link} to=${`nodes/${encodeURIComponent(pod.spec.nodeName)}`}>${pod.spec.nodeName}<//>` : "none yet"}</dd>
+        <dt>Node</dt><dd>${pod.spec.nodeName ? html`<${Link} to=${`nodes/${encodeURIComponent(pod.spec.nodeName)}`}>${pod.spec.nodeName}<//>` : html`none yet, <${Link} to=${podLink(namespace, name, "why")}>why?<//>`}</dd>
         <dt>Created</dt><dd>${ago(pod.metadata.creationTimestamp)}</dd>
         ${owner && html`<dt>Owner</dt><dd>${owner.kind} ${owner.name}</dd>`}
         <dt>Priority</dt><dd>${pod.spec.priority ?? 0}</dd>
