@@ -83,6 +83,7 @@ from rota.spot_control.leader_process import SpotControl
 from rota.store import logstore, store_factory
 from rota.store.compaction import Compactor
 from rota.store.metrics import StoreMetrics
+from rota.store.roles import FencedStore
 from rota.store.store_interface import Store
 from rota.worker import host_resources, standalone
 from rota.worker.cluster_join import join
@@ -167,12 +168,14 @@ async def run_local(
         store_metrics = StoreMetrics(metrics.beside("store"))
         store = await open_store(url, metrics=store_metrics)
         parts.push_async_callback(store.close)
+        # Raises for a standby, and keeps this master from writing after the promotion of one.
+        fenced = await FencedStore.of(store)
         # Installed only now: while a database does not answer, a signal must end the process at once.
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         supervisor = await parts.enter_async_context(tasks.Supervisor("rota", clock=clock, rng=rng))
         supervisor.start("compactor", Compactor(store, time=clock, metrics=store_metrics).run)
-        facts = await parts.enter_async_context(control_plane.running(store, replace(settings, metrics=metrics)))
+        facts = await parts.enter_async_context(control_plane.running(fenced, replace(settings, metrics=metrics)))
         # Objects of the start stay alive: excluding them from garbage collection avoids pauses.
         gc.freeze()
         ready({"store": logs.redact_url(url), **facts})

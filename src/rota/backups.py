@@ -13,7 +13,7 @@ from rota.api import times
 from rota.kit import diagnostics, errors, system
 from rota.kit.metrics import Metrics
 from rota.store import archive, sealing, store_factory
-from rota.store.errors import Corrupt
+from rota.store.errors import Corrupt, StoreError
 from rota.store.shipping import bases, recovery, s3_client, segments
 from rota.store.shipping.bases import Schedule, ScheduledBackups
 from rota.store.shipping.bucket import BucketPlace
@@ -41,14 +41,14 @@ async def backup(
     With a key file, the backup is encrypted.
     """
     key = _key(key_file)
-    async with _opened(url, create=False) as store:
+    async with opened(url, create=False) as store:
         return _as_dict(await archive.backup(store, path, time=system.SystemClock(), progress=progress, key=key))
 
 
 async def backup_to_place(url: str, target: str, *, key_file: Path | None = None) -> dict[str, int]:
     """Write one complete backup to a place."""
-    with _place(target, key_file) as place:
-        async with _opened(url, create=False) as store:
+    with place_of(target, key_file) as place:
+        async with opened(url, create=False) as store:
             with place.claim():
                 summary = await bases.take(store, place, time=system.SystemClock(), metrics=ShippingMetrics())
     return _as_dict(summary)
@@ -60,7 +60,7 @@ async def restore(path: Path, url: str, *, key_file: Path | None = None) -> dict
     key = _key(key_file)
     # Checked before the store is opened, since opening may write to it.
     await asyncio.to_thread(archive.verify, path, key=key)
-    async with _opened(url) as store:
+    async with opened(url) as store:
         return _as_dict(await archive.restore(store, path, key=key))
 
 
@@ -83,8 +83,8 @@ async def follow(
         on_confirmed(confirmed.revision, confirmed.at)
 
     metrics = Metrics("backup", process=True)
-    with _place(target, key_file) as place:
-        async with _opened(url, create=False) as store:
+    with place_of(target, key_file) as place:
+        async with opened(url, create=False) as store:
             follower = Follower(
                 store,
                 place,
@@ -93,7 +93,7 @@ async def follow(
                 on_confirmed=report,
                 metrics=ShippingMetrics(metrics),
             )
-            await _run_served(follower.run(), metrics, http)
+            await run_served(follower.run(), metrics, http)
 
 
 async def schedule(
@@ -109,15 +109,15 @@ async def schedule(
     """Take complete backups of the store at `url` until a signal ends it."""
     metrics = Metrics("backup", process=True)
     wanted = Schedule(every_s=every_s, keep_count=keep_count, keep_s=keep_s)
-    with _place(target, key_file) as place:
-        async with _opened(url, create=False) as store:
+    with place_of(target, key_file) as place:
+        async with opened(url, create=False) as store:
             backups = ScheduledBackups(
                 store, place, wanted, time=system.SystemClock(), metrics=ShippingMetrics(metrics)
             )
-            await _run_served(backups.run(), metrics, http)
+            await run_served(backups.run(), metrics, http)
 
 
-async def _run_served(work: Coroutine[Any, Any, None], metrics: Metrics, http: diagnostics.Address | None) -> None:
+async def run_served(work: Coroutine[Any, Any, None], metrics: Metrics, http: diagnostics.Address | None) -> None:
     """Run until a signal, with the metrics on a port if one is wanted."""
     running = asyncio.create_task(work)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -137,12 +137,12 @@ async def restore_moment(
     target: str, url: str, *, revision: int | None, at: float | None, key_file: Path | None = None
 ) -> dict[str, Any]:
     """Fill the store at `url` with the state at a moment of a place."""
-    with _place(target, key_file) as place:
+    with place_of(target, key_file) as place:
         found = await asyncio.to_thread(place.catalog)
         wanted = await asyncio.to_thread(recovery.moment, place, found, revision=revision, at=at)
         # Verified before the store is opened, since opening may write to it.
         entries = await asyncio.to_thread(recovery.state, place, found, wanted)
-    async with _opened(url) as store:
+    async with opened(url) as store:
         now = await store.load(entries, revision=found.shipped)
     return {"entries": len(entries), "restored_revision": wanted.revision, "revision": now.revision}
 
@@ -154,7 +154,7 @@ async def verify(target: str, *, key_file: Path | None = None) -> dict[str, int]
         summary = await asyncio.to_thread(archive.verify, path, key=key)
         count = await _compare_restored(lambda: archive.entries(path, key=key), summary.revision, target)
         return {"files": 1, "entries": count, "revision": summary.revision}
-    with _place(target, key_file) as place:
+    with place_of(target, key_file) as place:
         found = await asyncio.to_thread(place.catalog)
         wanted = await asyncio.to_thread(recovery.moment, place, found)
         files = await asyncio.to_thread(_read_all, place)
@@ -178,7 +178,7 @@ def _read_all(place: Place) -> int:
 async def _compare_restored(wanted: Callable[[], Iterable[Entry]], revision: int, target: str) -> int:
     """Load entries into a scratch store, read them back, and compare; returns their number."""
     with tempfile.TemporaryDirectory(prefix="rota-verify-") as folder:
-        async with _opened(f"sqlite:///{folder}/scratch.db") as store:
+        async with opened(f"sqlite:///{folder}/scratch.db") as store:
             loaded = await store.load(wanted(), revision=revision)
             if loaded.revision <= revision:
                 raise Corrupt(f"{target} restores to a revision that was used before", "use another backup")
@@ -200,7 +200,7 @@ async def _compare_restored(wanted: Callable[[], Iterable[Entry]], revision: int
 
 def windows(target: str, *, key_file: Path | None = None) -> list[dict[str, Any]]:
     """The parts of history that a place can restore."""
-    with _place(target, key_file) as place:
+    with place_of(target, key_file) as place:
         found = place.catalog().windows()
     return [
         {
@@ -231,8 +231,8 @@ def _key(key_file: Path | None) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _place(target: str, key_file: Path | None) -> Iterator[Place]:
-    """The folder or the bucket that a user named."""
+def place_of(target: str, key_file: Path | None) -> Iterator[Place]:
+    """The folder or the bucket that a user named; its failures become errors for the user."""
     key = _key(key_file)
     if not target.startswith(s3_client.SCHEME):
         yield Folder(Path(target), key=key)
@@ -241,11 +241,15 @@ def _place(target: str, key_file: Path | None) -> Iterator[Place]:
     bucket, prefix = s3_client.parse(target, os.environ)
     with tempfile.TemporaryDirectory(prefix="rota-backup-") as scratch:
         client = s3_client.S3Client(bucket, time)
-        yield BucketPlace(client, prefix, name=target, scratch=Path(scratch), time=time, key=key)
+        try:
+            yield BucketPlace(client, prefix, name=target, scratch=Path(scratch), time=time, key=key)
+        except OSError as problem:
+            raise StoreError(f"cannot use {target}: {problem}", "check AWS_ENDPOINT_URL and the server") from problem
 
 
 @contextlib.asynccontextmanager
-async def _opened(url: str, *, create: bool = True) -> AsyncIterator[Store]:
+async def opened(url: str, *, create: bool = True) -> AsyncIterator[Store]:
+    """The store at a URL; without `create`, a missing one is an error."""
     store = await store_factory.open_store(url, time=system.SystemClock(), rng=system.rng(), create=create)
     try:
         yield store

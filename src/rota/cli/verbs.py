@@ -80,6 +80,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
     "Data": (
         Verb("backup", "Write a consistent backup of a store to a file"),
         Verb("restore", "Fill an empty store from a backup"),
+        Verb("standby", "Keep a second store that follows another, and promote it"),
         Verb("encryption", "Show and rotate the keys that Secrets are encrypted with"),
     ),
     "Measuring": (Verb("bench", "Measure speed, as ratios to a reference of the same run"),),

@@ -103,4 +103,4 @@ async def test_an_atomic_batch_that_no_transaction_can_hold_is_refused(api: ApiS
     batch = [_binding(f"p{number}", namespace="default") for number in range(127)]
     answer = await api.post(_BATCHES, {"bindings": batch, "atomic": True})
     assert answer.code == 422
-    assert "has at most 127 keys" in answer.json["message"]
+    assert "has at most 126 keys" in answer.json["message"]

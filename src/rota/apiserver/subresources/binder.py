@@ -26,8 +26,8 @@ from rota.store.store_interface import MOST_WRITES, Committed, Entry, Preconditi
 PODS: Final = GroupResource("", "pods")
 NODES: Final = GroupResource("", "nodes")
 _BINDING: Final = GroupResource("", "pods/binding")
-#: How many keys a transaction may read here: one more is left for the leader fence.
-MOST_KEYS: Final = MOST_WRITES - 1
+#: How many keys a transaction may read here: one more is left for the leader fence, one for that of the store's role.
+MOST_KEYS: Final = MOST_WRITES - 2
 #: How often a decision is made again after a conflict. Each time at least one other binding succeeded.
 _TRIES: Final = 64
 #: How many nodes are cached as they were last read.

@@ -6,7 +6,7 @@ A batch is posted to `/apis/rota.dev/v1alpha1/bindingbatches`:
 
 The response is 201 and the batch again, with `verdicts` (one for each binding, in order: the response that this binding
 alone would have got, as a Status) and `bound`, the number of bound pods. An atomic batch binds all of its pods or none,
-in one transaction; one that exceeds a transaction (pods, and two for each node: no more than 128) is refused with 422.
+in one transaction; one that exceeds a transaction (pods, and two for each node: no more than 126) is refused with 422.
 Other batches of that size become several transactions.
 
 With `seen`, resourceVersions by node, the criterion of conflicts is coarse for these nodes: a pod is refused if another

@@ -35,10 +35,10 @@ log = logs.get(__name__)
 #: Receives the result of a binding; a rejection carries the server's error.
 Done: TypeAlias = Callable[[Status], None]
 
-#: A transaction of Rota's API server holds 128 keys. One is for the leader fence, and two are for the claims of a
-#: namespace and the limits of queues. Pods on nodes of their own have three keys each, so a batch of this size is
-#: usually one transaction.
-MOST_KEYS: Final = 126
+#: A transaction of Rota's API server holds 128 keys. Two are for the fences of the leader and of the store's role, and
+#: two are for the claims of a namespace and the limits of queues. Pods on nodes of their own have three keys each, so a
+#: batch of this size is usually one transaction.
+MOST_KEYS: Final = 125
 BATCH: Final = 42
 #: Concurrent requests, for batches and for single bindings.
 BATCHES_AT_ONCE: Final = 6

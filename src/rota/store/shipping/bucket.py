@@ -6,6 +6,7 @@ what a catalog needs, so a catalog takes list requests only.
 """
 
 import contextlib
+import errno
 import re
 import secrets
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from rota.kit import clock, logs
-from rota.store import archive, errors
+from rota.store import archive
 from rota.store.shipping import catalog, s3_client
 from rota.store.shipping.places import ClaimLost
 from rota.store.shipping.s3_client import S3Client
@@ -65,16 +66,14 @@ class BucketPlace:
     def claim(self) -> Iterator[None]:
         """Write a claim. A later claim wins: a writer that finds another one than its own ends."""
         self._claim = secrets.token_hex(16).encode()
-        with self._translated():
-            self._client.put(self._prefix + _CLAIM, self._claim)
+        self._client.put(self._prefix + _CLAIM, self._claim)
         self._claim_checked = self._time.monotonic()
         yield
 
     def catalog(self) -> catalog.Catalog:
         """What the bucket holds, from the names of its objects."""
         bases, parts = [], []
-        with self._translated():
-            names = [key.removeprefix(self._prefix) for key in self._client.list(self._prefix)]
+        names = [key.removeprefix(self._prefix) for key in self._client.list(self._prefix)]
         for name in names:
             if match := _BASE_NAME.fullmatch(name):
                 bases.append(catalog.Base(self._scratch / name, int(match[1]), int(match[2]) / _US))
@@ -87,9 +86,20 @@ class BucketPlace:
     def local(self, path: Path) -> Path:
         """Download an object, once."""
         if not path.exists():
-            with self._translated():
+            try:
                 self._client.download(self._prefix + path.name, path)
+            except s3_client.S3Missing as problem:
+                # The follower replaced it by a longer one, or removed it as too old.
+                raise FileNotFoundError(errno.ENOENT, str(problem)) from problem
         return path
+
+    def forget(self, path: Path) -> None:
+        """Delete the copy on this machine."""
+        path.unlink(missing_ok=True)
+
+    def parts(self, after: int) -> list[tuple[int, Path]]:
+        """The objects whose last revision is above this one."""
+        return [(part.after, part.path) for part in self.catalog().segments if part.revision > after]
 
     def prefetch(self, paths: Iterable[Path]) -> None:
         """Download several objects at a time."""
@@ -131,13 +141,6 @@ class BucketPlace:
                 )
             self._claim_checked = self._time.monotonic()
         self._client.put(self._prefix + name, path)
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as problem:
-            raise errors.StoreError(f"cannot use {self.name}: {problem}", "check AWS_ENDPOINT_URL") from problem
 
 
 class _PartWriter:

@@ -82,6 +82,12 @@ def segment_path(folder: Path, after: int) -> Path:
     return folder / f"{_LOG}{after:0{_DIGITS}}{_LOG_SUFFIX}"
 
 
+def segment_paths(folder: Path) -> list[tuple[int, Path]]:
+    """The segments in a folder, and after which revision each begins."""
+    found = _named(folder, _LOG, _LOG_SUFFIX)
+    return [(int(path.name[len(_LOG) : -len(_LOG_SUFFIX)]), path) for path in found]
+
+
 def read(folder: Path, *, key: bytes | None = None) -> Catalog:
     """Read what a folder holds. A damaged segment in the middle of the log is an error, a missing one is a gap."""
     if not folder.is_dir():

@@ -16,7 +16,8 @@ _NEW_BASE: Final = ".base.new"
 _PROBE: Final = ".probe"
 #: A usual batch fits into this much.
 _PROBE_BYTES: Final = 64 * 1024
-PART_BYTES: Final = 64 * 1024 * 1024
+#: A standby reads the part that is being written again and again.
+PART_BYTES: Final = 8 * 1024 * 1024
 
 
 class Folder:
@@ -58,6 +59,15 @@ class Folder:
     def local(self, path: Path) -> Path:
         """The file itself."""
         return path
+
+    def forget(self, path: Path) -> None:
+        """Nothing to do."""
+
+    def parts(self, after: int) -> list[tuple[int, Path]]:
+        """The segments, from the last one that begins at or before the revision."""
+        found = catalog.segment_paths(self._path)
+        first = max((number for number, (begins, _) in enumerate(found) if begins <= after), default=0)
+        return found[first:]
 
     def prefetch(self, paths: Iterable[Path]) -> None:
         """Nothing to do."""

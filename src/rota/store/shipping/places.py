@@ -58,15 +58,23 @@ class Place(Protocol):
         ...
 
     def claim(self) -> AbstractContextManager[None]:
-        """Make the place ready for writing and keep other writers out; StoreError if it cannot be used."""
+        """Make the place ready for writing and keep other writers out."""
         ...
 
     def catalog(self) -> Catalog:
-        """What the place holds; StoreError if it cannot be read."""
+        """What the place holds."""
         ...
 
     def local(self, path: Path) -> Path:
         """A file of the catalog as a file of this machine."""
+        ...
+
+    def forget(self, path: Path) -> None:
+        """Free what `local` took on this machine."""
+        ...
+
+    def parts(self, after: int) -> list[tuple[int, Path]]:
+        """The files of the log that can hold changes after a revision, and after which revision each begins."""
         ...
 
     def prefetch(self, paths: Iterable[Path]) -> None:
