@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -257,6 +258,40 @@ async def test_metrics_show_what_is_shipped_and_for_how_long_a_change_waits(tmp_
             running.cancel()
             await asyncio.wait([running])
     assert restored(tmp_path) == history[max(history)]
+
+
+async def test_a_follower_that_is_ended_while_it_writes_leaves_a_whole_segment(tmp_path: Path) -> None:
+    place = SlowFolder(tmp_path)
+    async with opened("memory://") as store:
+        follower = Follower(store, place, time=CLOCK)
+        running = asyncio.create_task(follower.run())
+        await until(lambda: bool(list(tmp_path.glob("base-*"))))
+        history = await write(store, random.Random(14), 1)
+        await asyncio.to_thread(place.writes.wait, PATIENCE_S)
+        running.cancel()
+        done, _ = await asyncio.wait([running], timeout=0.05)
+        assert not done  # it waits for the write
+        place.goes_on.set()
+        await asyncio.wait([running])
+        assert running.cancelled()
+    (segment,) = Folder(tmp_path).catalog().segments
+    assert segment.complete
+    assert restored(tmp_path) == history[max(history)]
+
+
+class SlowFolder(Folder):
+    """A folder whose writes wait for the test."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.writes = threading.Event()
+        self.goes_on = threading.Event()
+
+    def begin(self, after: int) -> SegmentWriter:
+        writer = super().begin(after)
+        self.writes.set()
+        assert self.goes_on.wait(PATIENCE_S)
+        return writer
 
 
 class FailingFolder(Folder):

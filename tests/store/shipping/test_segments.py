@@ -128,3 +128,15 @@ def test_a_frame_of_another_segment_does_not_open(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(a[: first[1]] + b[first[1] :])
     # The digests do not fit either: to a reader the segment ends there.
     assert revisions(tmp_path / "c", KEY) == [11]
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+def test_a_reader_sees_what_was_there_when_it_began_while_the_segment_grows(tmp_path: Path, key: bytes | None) -> None:
+    writer = SegmentWriter.create(tmp_path / "s", after=10, key=key)
+    writer.append(batch(11), taken_at=1.0)
+    reading = segments.read(tmp_path / "s", key=key)
+    assert next(reading).revision == 11
+    writer.append(batch(12), taken_at=2.0)
+    writer.complete()
+    assert list(reading) == []
+    assert revisions(tmp_path / "s", key) == [11, 12]

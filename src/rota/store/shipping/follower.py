@@ -18,7 +18,7 @@ from rota.store import errors, holds
 from rota.store.shipping import bases
 from rota.store.shipping.metrics import ShippingMetrics
 from rota.store.shipping.places import LogWriter, Place
-from rota.store.store_interface import Store
+from rota.store.store_interface import Batch, Store
 
 log = logs.get(__name__)
 
@@ -68,6 +68,8 @@ class Follower:
         self._metrics.follow_lag(self._lag_s)
         #: Since when a change is known that is not confirmed; None if everything known is.
         self._behind_since: float | None = time.monotonic()
+        #: The part of the log that is being written.
+        self._writer: LogWriter | None = None
         self._shipped = 0
         #: When the newest base backup was taken; minus infinity if there is none.
         self._base_at = float("-inf")
@@ -116,21 +118,17 @@ class Follower:
             self._behind_since = self._time.monotonic()
 
     async def _follow(self) -> None:
-        writer: LogWriter | None = None
         base: asyncio.Task[None] | None = None
         try:
             async with self._store.watch("", after=self._shipped) as watch:
                 async for batch in watch:
                     if batch.revision > self._shipped:
                         self._fall_behind()
-                        if writer is None:
-                            writer = await asyncio.to_thread(self._place.begin, self._shipped)
                         at = self._time.now()
-                        await asyncio.to_thread(writer.append, batch, at)
+                        await _to_its_end(self._append, batch, at)
                         self._confirm(batch.revision, at)
-                        if writer.size >= self._place.part_bytes:
-                            await asyncio.to_thread(writer.complete)
-                            writer = None
+                        if self._writer is not None and self._writer.size >= self._place.part_bytes:
+                            await _to_its_end(self._complete)
                     if (base is None or base.done()) and self._is_base_due():
                         base = asyncio.create_task(self._take_scheduled_base())
                     if self._place.pause_s:
@@ -139,9 +137,18 @@ class Follower:
             if base is not None:
                 base.cancel()
                 await asyncio.wait([base])
-            if writer is not None:
-                with contextlib.suppress(OSError):
-                    writer.complete()
+            with contextlib.suppress(OSError):
+                self._complete()
+
+    def _append(self, batch: Batch, at: float) -> None:
+        if self._writer is None:
+            self._writer = self._place.begin(self._shipped)
+        self._writer.append(batch, at)
+
+    def _complete(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.complete()
 
     async def _cross_gap(self) -> None:
         """Begin with a new base backup if history after the last confirmed revision is gone."""
@@ -194,3 +201,15 @@ class Follower:
             before = self._time.now() - self._settings.keep_s
             await asyncio.to_thread(bases.remove_obsolete, self._place, before=before)
         return summary.revision
+
+
+async def _to_its_end(call: Callable[..., None], *arguments: object) -> None:
+    """Run a call in a thread. A cancellation waits for its end: a part of the log has one writer at a time."""
+    running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if (problem := running.exception()) is not None:
+            log.warning("the last part of the log was not written", problem=str(problem))
+        raise

@@ -212,21 +212,24 @@ def _contents(path: Path, key: bytes | None) -> Iterator[Header | Record | End]:
 
 
 def _frame(path: Path, file: BinaryIO, size: int, before: bytes) -> bytes | None:
-    """The next frame, verified; None at the end of the confirmed part."""
-    prefix = file.read(_LENGTH_BYTES + _CHECK_BYTES + _DIGEST_BYTES)
-    if len(prefix) < _LENGTH_BYTES + _CHECK_BYTES + _DIGEST_BYTES:
+    """The next frame, verified; None at the end of the confirmed part.
+
+    What was appended after the file was opened, beyond `size`, is left to the next reader.
+    """
+    if size - file.tell() < _LENGTH_BYTES + _CHECK_BYTES + _DIGEST_BYTES:
         return None
+    prefix = file.read(_LENGTH_BYTES + _CHECK_BYTES + _DIGEST_BYTES)
     length, check, digest = prefix[:_LENGTH_BYTES], prefix[_LENGTH_BYTES:-_DIGEST_BYTES], prefix[-_DIGEST_BYTES:]
+    left = size - file.tell()
     if _check(length) != check:
-        if file.read().strip(b"\0"):
+        if file.read(left).strip(b"\0"):
             raise _damaged(path, "the length of a frame was altered")
         return None  # the file system had made room for a frame and not written it
     wanted = int.from_bytes(length, "big")
-    is_last = file.tell() + wanted >= size
-    packed = file.read(min(wanted, _MOST_FRAME_BYTES))
+    packed = file.read(min(wanted, left, _MOST_FRAME_BYTES))
     if hashlib.sha256(before + packed).digest() == digest:
         return packed
-    if is_last:
+    if wanted >= left:
         return None
     raise _damaged(path, "a frame in its middle was altered")
 
