@@ -20,6 +20,8 @@ class Gates:
     priority_based_scheduling: bool = True
     federated_quota_enforcement: bool = False
     multi_cluster_service: bool = False
+    #: Of our own: placement also counts what fits on single nodes, as upstream's scheduler estimator.
+    accurate_estimator: bool = False
     #: Of our own: kinds without a rule are read by scale subresource and conditions.
     generic_interpretation: bool = False
     #: Of our own: spread constraints over zones, providers and labels choose clusters.
@@ -41,6 +43,7 @@ _NAMES = {
     "PriorityBasedScheduling": "priority_based_scheduling",
     "FederatedQuotaEnforcement": "federated_quota_enforcement",
     "MultiClusterService": "multi_cluster_service",
+    "AccurateEstimator": "accurate_estimator",
     "GenericInterpretation": "generic_interpretation",
     "SpreadByEveryField": "spread_by_every_field",
     "DetailedStatus": "detailed_status",

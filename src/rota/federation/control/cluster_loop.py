@@ -12,6 +12,7 @@ from rota.federation import kinds, object_names
 from rota.federation.control import pull_members
 from rota.federation.control.fences import Fences
 from rota.federation.control.observers import Observers
+from rota.federation.estimation.member_nodes import MemberNodes
 from rota.federation.failover import cluster_taints
 from rota.federation.failover.cluster_health import Condition, Monitor
 from rota.federation.member import connections, observation
@@ -43,6 +44,7 @@ class ClusterLoop:
         every_s: float = observation.EVERY_S,
         threshold_s: float = observation.THRESHOLD_S,
         lease_grace_s: float = LEASE_GRACE_S,
+        nodes: MemberNodes | None = None,
     ) -> None:
         self._client: Final = client
         self._clock: Final = clock
@@ -56,7 +58,7 @@ class ClusterLoop:
         self._policies: Final = self._frame.follow(kinds.TAINT_POLICIES, self._policy_changed).cache
         self._fences: Final = fences
         self._lease_grace_s: Final = lease_grace_s
-        self._observers: Final = Observers(client, clock=clock, rng=rng)
+        self._observers: Final = Observers(client, clock=clock, rng=rng, nodes=nodes)
         self._publishers: Final[dict[str, Publisher]] = {}
         self._monitors: Final[dict[str, Monitor]] = {}
         #: Members whose execution namespace was found or created since the start.

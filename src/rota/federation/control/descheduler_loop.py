@@ -13,6 +13,7 @@ from rota.client.verbs import Client, Object
 from rota.federation import kinds
 from rota.federation.clusters import Cluster
 from rota.federation.control.works_loop import BY_BINDING, binding_of, indexed_by_binding
+from rota.federation.estimation.member_nodes import MemberNodes
 from rota.federation.failover import descheduler, exclusive
 from rota.federation.gates import Gates
 from rota.federation.member import connections, unschedulable
@@ -33,7 +34,10 @@ _FULL_AGAIN_S: Final = 30.0
 class DeschedulerLoop:
     """Reconciles a binding when a member counts unschedulable replicas of it."""
 
-    def __init__(self, client: Client, gates: Gates, *, clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self, client: Client, gates: Gates, *, clock: Clock, rng: Rng, nodes: MemberNodes | None = None
+    ) -> None:
+        self._nodes: Final = nodes
         self._client: Final = client
         self._gates: Final = gates
         self._frame: Final = Reconciler[Key](
@@ -71,7 +75,7 @@ class DeschedulerLoop:
         if after == before:
             return None
         if triggers.admitted(binding):
-            scheduler = Scheduler(Fleet(map(Cluster, self._clusters.values())), self._gates)
+            scheduler = Scheduler(Fleet(map(Cluster, self._clusters.values())), self._gates, nodes=self._nodes)
             others = list(self._bindings.values()) if self._gates.workload_affinity else ()
             placed = descheduler.moved(binding, stuck, scheduler, others)
             if placed is None:

@@ -18,6 +18,7 @@ from rota.federation.clusters import Cluster
 from rota.federation.control import conditions
 from rota.federation.control.fences import Fences, is_ready
 from rota.federation.control.works_loop import BY_BINDING, indexed_by_binding
+from rota.federation.estimation.member_nodes import MemberNodes
 from rota.federation.failover import (
     application,
     drill,
@@ -59,7 +60,9 @@ class EvictionLoop:
         by_taints: bool,
         timeout_s: float = TIMEOUT_S,
         rate: float = eviction_rate.RATE,
+        nodes: MemberNodes | None = None,
     ) -> None:
+        self._nodes: Final = nodes
         self._client: Final = client
         self._gates: Final = gates
         self._fences: Final = fences
@@ -206,7 +209,7 @@ class EvictionLoop:
             binding,
             changed,
             cluster,
-            Scheduler(Fleet(answering), self._gates),
+            Scheduler(Fleet(answering), self._gates, nodes=self._nodes),
             exclusive=self._is_exclusive(binding),
             answers=is_ready(self._clusters.get(cluster)),
             fenced=await self._fences.fences(cluster),

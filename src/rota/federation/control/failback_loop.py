@@ -11,6 +11,7 @@ from rota.federation import bindings, kinds
 from rota.federation.clusters import Cluster
 from rota.federation.control.fences import is_ready
 from rota.federation.control.works_loop import BY_BINDING, indexed_by_binding
+from rota.federation.estimation.member_nodes import MemberNodes
 from rota.federation.failover import exclusive, failback, moves
 from rota.federation.gates import Gates
 from rota.federation.member import connections
@@ -28,7 +29,10 @@ _LONGEST_S: Final = 3600.0
 class FailbackLoop:
     """Reconciles a binding that has left a cluster, when it, a cluster or a policy changes and when a time has come."""
 
-    def __init__(self, client: Client, gates: Gates, *, clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self, client: Client, gates: Gates, *, clock: Clock, rng: Rng, nodes: MemberNodes | None = None
+    ) -> None:
+        self._nodes: Final = nodes
         self._client: Final = client
         self._gates: Final = gates
         self._clock: Final = clock
@@ -105,7 +109,7 @@ class FailbackLoop:
         return failback.planned(
             binding,
             back,
-            Scheduler(Fleet(answering), self._gates),
+            Scheduler(Fleet(answering), self._gates, nodes=self._nodes),
             now,
             exclusive=any(exclusive.is_marked(work) for work in works),
         )

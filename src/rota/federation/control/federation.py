@@ -34,6 +34,7 @@ from rota.federation.control.service_loop import ServiceLoop
 from rota.federation.control.works_loop import WorksLoop
 from rota.federation.customization import interpreter
 from rota.federation.customization.interpreter import Interpreter
+from rota.federation.estimation.member_nodes import MemberNodes
 from rota.federation.failover.eviction_rate import RATE
 from rota.federation.gates import DEFAULT, Gates
 from rota.federation.member import connections, observation, unschedulable
@@ -182,6 +183,7 @@ class Federation:
         clock, rng = self._clock, self._rng
         fences = Fences(clients["clusters"], clock=clock, margin_s=self._settings.fence_margin_s)
         settings, gates = self._settings, self._settings.gates
+        nodes = MemberNodes() if gates.accurate_estimator else None
         #: The resources that policies select: the detector follows them, others read them there.
         templates: dict[Kind, Cache[Object]] = {}
         loops: dict[str, _Loop] = {
@@ -193,9 +195,10 @@ class Federation:
                 every_s=settings.every_s,
                 threshold_s=settings.threshold_s,
                 lease_grace_s=settings.lease_grace_s,
+                nodes=nodes,
             ),
             "detector": Detector(clients["detector"], types, gates, rules, clock=clock, rng=rng, templates=templates),
-            "scheduling": SchedulingLoop(clients["scheduling"], gates, clock=clock, rng=rng),
+            "scheduling": SchedulingLoop(clients["scheduling"], gates, clock=clock, rng=rng, nodes=nodes),
             "works": WorksLoop(
                 clients["works"], types, gates, rules, fences, clock=clock, rng=rng, templates=templates
             ),
@@ -208,10 +211,11 @@ class Federation:
                 by_taints=settings.evict_tainted,
                 timeout_s=settings.eviction_timeout_s,
                 rate=settings.eviction_rate,
+                nodes=nodes,
             ),
-            "failback": FailbackLoop(clients["failback"], gates, clock=clock, rng=rng),
+            "failback": FailbackLoop(clients["failback"], gates, clock=clock, rng=rng, nodes=nodes),
             "rebalancers": RebalancerLoop(clients["rebalancers"], clock=clock, rng=rng),
-            "descheduler": DeschedulerLoop(clients["descheduler"], gates, clock=clock, rng=rng),
+            "descheduler": DeschedulerLoop(clients["descheduler"], gates, clock=clock, rng=rng, nodes=nodes),
             "members": PushMembers(
                 clients["members"], rules, clock=clock, rng=rng, unschedulable_after_s=settings.unschedulable_after_s
             ),

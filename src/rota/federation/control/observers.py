@@ -9,6 +9,7 @@ from typing import Final
 
 from rota.api import errors, meta
 from rota.client.verbs import Client, Object
+from rota.federation.estimation.member_nodes import MemberNodes
 from rota.federation.member import connections, observation
 from rota.federation.member.observation import Observation, Observer
 from rota.kit.backoff import Rng
@@ -26,8 +27,10 @@ class _Open:
 class Observers:
     """Observes members by their Clusters."""
 
-    def __init__(self, client: Client, *, clock: Clock, rng: Rng) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, nodes: MemberNodes | None = None) -> None:
+        """`nodes` gets what is free on the nodes of members that answer."""
         self._client: Final = client
+        self._nodes: Final = nodes
         self._clock: Final = clock
         self._rng: Final = rng
         self._open: Final[dict[str, _Open]] = {}
@@ -48,10 +51,14 @@ class Observers:
         found = await known.observer.observe()
         if found.condition["status"] != "True":
             await self.drop(name)
+        elif self._nodes is not None and found.nodes is not None:
+            self._nodes.put(name, found.nodes)
         return found
 
     async def drop(self, name: str) -> None:
         """Close the connection to a member."""
+        if self._nodes is not None:
+            self._nodes.drop(name)
         known = self._open.pop(name, None)
         if known is not None:
             await known.stack.aclose()
@@ -66,7 +73,9 @@ class Observers:
             member = await stack.enter_async_context(
                 connections.connected(self._client, cluster, clock=self._clock, rng=self._rng)
             )
-            observer = Observer(member, meta.name(cluster), clock=self._clock, rng=self._rng)
+            observer = Observer(
+                member, meta.name(cluster), clock=self._clock, rng=self._rng, with_nodes=self._nodes is not None
+            )
             stack.push_async_callback(observer.close)
             return _Open(_way(cluster), observer, stack.pop_all())
 

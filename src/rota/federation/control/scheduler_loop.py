@@ -12,6 +12,7 @@ from rota.client.verbs import Client, Object
 from rota.federation import bindings, kinds, quotas
 from rota.federation.clusters import Cluster
 from rota.federation.control import conditions
+from rota.federation.estimation.member_nodes import MemberNodes
 from rota.federation.gates import Gates
 from rota.federation.member import connections
 from rota.federation.placement import triggers
@@ -27,7 +28,10 @@ _AGAIN_S: Final = 10.0
 class SchedulingLoop:
     """Keeps one snapshot of the clusters until one of them changes."""
 
-    def __init__(self, client: Client, gates: Gates, *, clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self, client: Client, gates: Gates, *, clock: Clock, rng: Rng, nodes: MemberNodes | None = None
+    ) -> None:
+        self._nodes: Final = nodes
         self._client: Final = client
         self._gates: Final = gates
         self._clock: Final = clock
@@ -107,7 +111,7 @@ class SchedulingLoop:
         if spec.get("placement") is None:
             return None
         if self._scheduler is None:
-            self._scheduler = Scheduler(Fleet(map(Cluster, self._clusters.values())), self._gates)
+            self._scheduler = Scheduler(Fleet(map(Cluster, self._clusters.values())), self._gates, nodes=self._nodes)
         leaving = {cluster.name for cluster in self._scheduler.fleet.clusters if cluster.deleting}
         known = self._scheduler.fleet.index
         if await self._taken_up(target, binding):

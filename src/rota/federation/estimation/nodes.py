@@ -41,8 +41,11 @@ def _room(node: Object, pods: Sequence[Object]) -> simulation.Room:
             if name in free and name != amounts.PODS:
                 free[name] = max(free[name] - wanted, 0)
     free[amounts.PODS] = max(free.get(amounts.PODS, 0) - len(pods), 0)
-    spec: Object = node.get("spec") or {}
-    labels, name = meta.labels(node), meta.name(node)
+    return room(meta.name(node), meta.labels(node), node.get("spec") or {}, free)
+
+
+def room(name: str, labels: Mapping[str, str], spec: Object, free: amounts.Amounts) -> simulation.Room:
+    """What is free on a node, for the claims that its labels and the taints of its spec admit."""
     taints = tuple(spec.get("taints") or ())
 
     def admits(claim: Object | None) -> bool:

@@ -16,6 +16,7 @@ from rota.client.informers.reflector import Source
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object
 from rota.federation import kinds
+from rota.federation.estimation.member_nodes import NodeCapacity
 from rota.federation.failover.cluster_health import Threshold
 from rota.federation.interpreters import trees
 from rota.federation.member import summaries
@@ -46,6 +47,8 @@ class Observation(NamedTuple):
 
     condition: dict[str, Any]
     status: dict[str, Any]
+    #: What is free on each node, where that was asked for.
+    nodes: tuple[NodeCapacity, ...] | None = None
 
 
 def failed(error: Exception, cluster: str) -> Observation:
@@ -67,7 +70,9 @@ def failed(error: Exception, cluster: str) -> Observation:
 class Observer:
     """Observes one member until it is closed."""
 
-    def __init__(self, member: Client, cluster: str, *, clock: Clock, rng: Rng) -> None:
+    def __init__(self, member: Client, cluster: str, *, clock: Clock, rng: Rng, with_nodes: bool = False) -> None:
+        """`with_nodes` adds what is free on each node."""
+        self._with_nodes: Final = with_nodes
         self._member: Final = member.with_settings(retry=False)
         self._cluster: Final = cluster
         self._clock: Final = clock
@@ -86,6 +91,7 @@ class Observer:
         self._api: dict[str, Any] = {}
         #: The summary of nodes and pods; None if they have changed since.
         self._summary: dict[str, Any] | None = None
+        self._capacities: tuple[NodeCapacity, ...] | None = None
 
     async def observe(self) -> Observation:
         """Ask the member."""
@@ -123,7 +129,8 @@ class Observer:
                 "nodeSummary": summaries.nodes(nodes),
                 "resourceSummary": summaries.resources_of(nodes, pods),
             }
-        return Observation(dict(_READY), {**self._api, **self._summary})
+            self._capacities = summaries.capacities(nodes, pods) if self._with_nodes else None
+        return Observation(dict(_READY), {**self._api, **self._summary}, self._capacities)
 
 
 def _read_node(raw: bytes) -> NodeShare | None:

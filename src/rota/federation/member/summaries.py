@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from rota.api import meta, quantities, resources
 from rota.api.kinds import ResourceType
+from rota.federation.estimation.member_nodes import NodeCapacity
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -24,31 +25,37 @@ def enablements(types: Iterable[ResourceType]) -> list[dict[str, Any]]:
 
 
 class NodeShare(NamedTuple):
-    """What a summary counts of a node; nothing is allocatable on one that takes no pods."""
+    """What summaries and estimates count of a node."""
 
     is_ready: bool
+    #: Nothing, if the node takes no pods.
     allocatable: Mapping[str, int]
+    node: NodeCapacity
 
 
 class PodShare(NamedTuple):
-    """What a summary counts of a pod that has not ended."""
+    """What summaries and estimates count of a pod that has not ended."""
 
-    has_node: bool
+    #: The name of its node; empty if it has none.
+    node: str
     requests: Mapping[str, int]
 
 
 def node_share(node: Object) -> NodeShare:
     """What counts of a node."""
     is_ready = meta.is_condition_true(node, "Ready")
-    is_usable = is_ready and not (node.get("spec") or {}).get("unschedulable")
-    return NodeShare(is_ready, resources.node_allocatable(node) if is_usable else {})
+    spec: Object = node.get("spec") or {}
+    unschedulable = bool(spec.get("unschedulable"))
+    total = resources.node_allocatable(node)
+    capacity = NodeCapacity(meta.name(node), meta.labels(node), tuple(spec.get("taints") or ()), unschedulable, total)
+    return NodeShare(is_ready, total if is_ready and not unschedulable else {}, capacity)
 
 
 def pod_share(pod: Object) -> PodShare | None:
     """What counts of a pod; None if it has ended."""
     if (pod.get("status") or {}).get("phase") in _ENDED:
         return None
-    return PodShare(bool((pod.get("spec") or {}).get("nodeName")), {**resources.pod_requests(pod), resources.PODS: 1})
+    return PodShare((pod.get("spec") or {}).get("nodeName") or "", {**resources.pod_requests(pod), resources.PODS: 1})
 
 
 def nodes(shares: Iterable[NodeShare]) -> dict[str, int]:
@@ -65,12 +72,29 @@ def resources_of(of_nodes: Iterable[NodeShare], of_pods: Iterable[PodShare]) -> 
     allocated: dict[str, int] = {}
     allocating: dict[str, int] = {}
     for pod in of_pods:
-        _add(allocated if pod.has_node else allocating, pod.requests)
+        _add(allocated if pod.node else allocating, pod.requests)
     return {
         "allocatable": _written(allocatable),
         "allocated": _written(allocated),
         "allocating": _written(allocating),
     }
+
+
+def capacities(of_nodes: Iterable[NodeShare], of_pods: Iterable[PodShare]) -> tuple[NodeCapacity, ...]:
+    """What the pods of each node leave free there."""
+    used: dict[str, dict[str, int]] = {}
+    for pod in of_pods:
+        if pod.node:
+            _add(used.setdefault(pod.node, {}), pod.requests)
+    return tuple(
+        share.node._replace(
+            free={
+                name: max(amount - used.get(share.node.name, {}).get(name, 0), 0)
+                for name, amount in share.node.free.items()
+            }
+        )
+        for share in of_nodes
+    )
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from rota.federation import bindings
+from rota.federation.estimation.member_nodes import MemberNodes
 from rota.federation.gates import DEFAULT, Gates
 from rota.federation.placement import assignment, candidates, contexts, selection
 from rota.federation.placement.contexts import Context
@@ -76,8 +77,12 @@ class Outcome:
 class Scheduler:
     """Schedules bindings onto one snapshot of clusters; equal placements are read once."""
 
-    def __init__(self, fleet: Fleet, gates: Gates = DEFAULT, *, keep_empty: bool = False) -> None:
+    def __init__(
+        self, fleet: Fleet, gates: Gates = DEFAULT, *, keep_empty: bool = False, nodes: MemberNodes | None = None
+    ) -> None:
+        """With `nodes`, clusters hold no more than fits on their nodes, as far as those are known."""
         self.fleet = fleet
+        self._nodes = nodes
         self.gates = gates
         #: Whether clusters that get no replicas get the resource all the same.
         self.keep_empty = keep_empty
@@ -99,6 +104,8 @@ class Scheduler:
         if self.gates.workload_affinity and others:
             name = (binding.get("metadata") or {}).get("name") or ""
             near = contexts.others(request, name, others)
+        if self._nodes is not None:
+            estimates = {**_by_nodes(self._nodes, request), **(estimates or {})}
         targets = self.fleet.mask_of_names(request.assigned)
 
         def attempt(term: Term | None, term_name: str) -> Attempt:
@@ -163,6 +170,13 @@ class Scheduler:
                     for part in request.components
                 ]
         return tuple(found)
+
+
+def _by_nodes(nodes: MemberNodes, request: Request) -> Mapping[str, int]:
+    """What fits on the nodes of clusters; what runs no pods fits everywhere."""
+    if request.in_one_piece:
+        return nodes.sets(request.components)
+    return nodes.replicas(request.requirements) if request.replicas else {}
 
 
 def _first_term(terms: Sequence[Term], observed: str, *, fresh: bool) -> int:
