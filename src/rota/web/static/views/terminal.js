@@ -44,50 +44,53 @@ export function Terminal({ pod }) {
  */
 async function open(pod, container, box, tell, leave) {
   const [{ Terminal: Xterm }, { FitAddon }] = await Promise.all([import("@xterm/xterm"), import("@xterm/addon-fit"), styles()]);
-  const restore = withoutInlineStyles();
-  const term = new Xterm({
-    theme: theme(),
-    fontFamily: 'ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace',
-    fontSize: 13,
-    scrollback: 5000,
-    screenReaderMode: true,
-    minimumContrastRatio: 4.5,
-    cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches,
-  });
-  const fit = new FitAddon();
-  term.loadAddon(fit);
-  term.open(box);
-  fit.fit();
-  term.attachCustomKeyEventHandler((event) => {
-    if (event.key !== LEAVE) return true;
-    if (event.type === "keydown") leave();
-    return false;
-  });
-  const shell = start(pod, container, SHELL, {
-    tty: true,
-    stdin: true,
-    begun: () => {
-      tell("connected");
-      shell.resize(term.cols, term.rows);
-      term.focus();
-    },
-    output: (bytes) => term.write(bytes),
-    ended: (problem) => tell(problem || "the shell has ended"),
-  });
-  term.onData(shell.write);
-  term.onResize(({ cols, rows }) => shell.resize(cols, rows));
-  const watch = new ResizeObserver(() => fit.fit());
-  watch.observe(box);
-  const recolour = new MutationObserver(() => (term.options.theme = theme()));
-  recolour.observe(document.documentElement, { attributeFilter: ["data-theme"] });
-  return () => {
-    watch.disconnect();
-    recolour.disconnect();
-    shell.close();
-    term.dispose();
-    restore();
-    box.replaceChildren();
-  };
+  /** What ends the terminal, in the order in which it began. @type {(() => void)[]} */
+  const endings = [withoutInlineStyles()];
+  const end = () => endings.reverse().forEach((one) => one());
+  try {
+    const term = new Xterm({
+      theme: theme(),
+      fontFamily: 'ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace',
+      fontSize: 13,
+      scrollback: 5000,
+      screenReaderMode: true,
+      minimumContrastRatio: 4.5,
+      cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches,
+    });
+    endings.push(() => box.replaceChildren(), () => term.dispose());
+    const fit = new FitAddon();
+    term.loadAddon(fit);
+    term.open(box);
+    fit.fit();
+    term.attachCustomKeyEventHandler((event) => {
+      if (event.key !== LEAVE) return true;
+      if (event.type === "keydown") leave();
+      return false;
+    });
+    const shell = start(pod, container, SHELL, {
+      tty: true,
+      stdin: true,
+      begun: () => {
+        tell("connected");
+        shell.resize(term.cols, term.rows);
+        term.focus();
+      },
+      output: (bytes) => term.write(bytes),
+      ended: (problem) => tell(problem || "the shell has ended"),
+    });
+    endings.push(() => shell.close());
+    term.onData(shell.write);
+    term.onResize(({ cols, rows }) => shell.resize(cols, rows));
+    const watch = new ResizeObserver(() => fit.fit());
+    watch.observe(box);
+    const recolour = new MutationObserver(() => (term.options.theme = theme()));
+    recolour.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    endings.push(() => watch.disconnect(), () => recolour.disconnect());
+  } catch (error) {
+    end();
+    throw error;
+  }
+  return end;
 }
 
 /** The colours of the page. */

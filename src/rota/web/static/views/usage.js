@@ -46,6 +46,8 @@ export function Usage({ pod }) {
     let timer;
     const measure = async () => {
       let again = EVERY_MS;
+      // Nobody looks at a hidden page.
+      if (document.hidden) return void (timer = setTimeout(measure, again));
       try {
         const told = await json(`/apis/metrics.k8s.io/v1beta1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`, { signal: ending.signal });
         setSamples(kept(uid, sampleOf(told)));

@@ -95,7 +95,7 @@ function Answer({ told, spec, nodes, pods }) {
       ${plural(count(told.moves), "pod moves", "pods move")}, ${plural(count(told.placed), "pod")} without a node ${count(told.placed) === 1 ? "gets" : "get"} one, ${plural(count(waits), "pod waits", "pods wait")}${already.length ? ` (and ${already.length} that wait already)` : ""}, ${count(told.preempted)} preempted, ${count(told.lost)} lost.</p>
     ${(told.allocated ?? []).length > 0 && html`<p>${told.allocated.map((/** @type {any} */ one) => html`<span class="tag">${one.resource}: ${one.before / 10} % → ${one.after / 10} %</span> `)} <span class="muted">of ${plural(told.nodes ?? 0, "node")}</span></p>`}
     ${(told.notes ?? []).map((/** @type {string} */ one) => html`<p class="muted">${one}</p>`)}
-    ${nodes.rows.size > 0 && html`<${BeforeAndAfter} nodes=${nodes.rows} pods=${pods.rows} told=${told} spec=${spec} />`}
+    ${[nodes, pods].every((one) => one.status.value.state === "ready") && html`<${BeforeAndAfter} nodes=${nodes.rows} pods=${pods.rows} told=${told} spec=${spec} />`}
     <${Changes} title="Waits" pods=${waits} /><${Changes} title="Lost: no controller creates it again" pods=${told.lost} />
     <${Changes} title="Preempted" pods=${told.preempted} /><${Changes} title="Moves" pods=${told.moves} /><${Changes} title="Gets a node" pods=${told.placed} /><${Changes} title="Stays on the drained node" pods=${told.stays} /><${Changes} title="Waits already" pods=${already} />
     ${spec.drain?.length === 1 && !spec.addNodes && !spec.pods && html`<${Drain} node=${spec.drain[0]} affected=${[told.moves, waits, told.lost].flat().filter(Boolean)} />`}`;
