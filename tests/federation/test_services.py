@@ -92,6 +92,8 @@ def test_all_clusters_take_part_unless_some_are_named() -> None:
     named = _exposed(providers=("a", "down", "nowhere"), consumers=("b",))
     assert exposure.providers(named, clusters) == ["a"]
     assert exposure.consumers(named, clusters) == ["b"]
+    assert exposure.targets(named, clusters) == ["a", "b", "down", "nowhere"]
+    assert exposure.targets(_exposed(providers=("a",)), clusters) == ["a", "b", "down", "old"]
     assert exposure.unknown(named, clusters) == ["nowhere"]
 
 
@@ -147,6 +149,15 @@ def test_slices_beyond_the_most_are_counted() -> None:
     many = slices.collected([_slice(f"web-{number:03}", "10.0.0.1") for number in range(slices.MOST + 2)])
     assert len(many["endpointSlices"]) == slices.MOST
     assert slices.left_out({"status": {"manifestStatuses": [{"status": many}]}}) == 2
+
+
+def test_slices_that_do_not_fit_in_one_object_are_counted() -> None:
+    large = [_slice(f"web-{number}", "10.0.0.1") for number in range(3)]
+    for one in large:
+        one["endpoints"] = [{"addresses": ["10.0.0.1"], "hostname": "x" * 50}] * 5000
+    found = slices.collected(large)
+    assert 0 < len(found["endpointSlices"]) < 3
+    assert found["leftOut"] == 3 - len(found["endpointSlices"])
 
 
 @pytest.mark.parametrize(

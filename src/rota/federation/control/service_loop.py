@@ -85,11 +85,12 @@ class ServiceLoop:
         if template is None or meta.is_deleting(template):
             await self._works.keep(f"{key.namespace}/{key.name}", {})
             why = f"Service {key.namespace}/{key.name} does not exist; create it"
-            await self._report(service, "ServiceApplied", why)
+            for kind in _DONE:
+                await self._report(service, kind, why)
             return None
         clusters = list(self._clusters.values())
         providers, consumers = exposure.providers(service, clusters), exposure.consumers(service, clusters)
-        await self._bind(await self._claim(service, template), service, {*providers, *consumers})
+        await self._bind(await self._claim(service, template), service, exposure.targets(service, clusters))
         await self._report(service, "ServiceApplied", _absent(exposure.unknown(service, clusters)))
         await self._dispatch(service, template, providers, consumers)
         return None
@@ -110,7 +111,7 @@ class ServiceLoop:
         change = exposure.claimed(template, service).changes(template)
         return await self._patched(kinds.SERVICES, template, {"metadata": change}) if change else template
 
-    async def _bind(self, template: Object, service: Object, clusters: set[str]) -> None:
+    async def _bind(self, template: Object, service: Object, clusters: list[str]) -> None:
         """Keep the Service's binding; what the scheduler has written there stays."""
         wanted = exposure.binding(template, service, clusters)
         present = self._bindings.get(meta.name(wanted), meta.namespace(wanted))
@@ -141,7 +142,7 @@ class ServiceLoop:
             if found is None:
                 waits.append(f"{provider} has not reported its EndpointSlices yet")
             if slices.left_out(known.get(place) or {}):
-                waits.append(f"{provider} has more than {slices.MOST} EndpointSlices; the others are left out")
+                waits.append(f"{provider} has more EndpointSlices than are copied; some are left out")
             for one in found or ():
                 for consumer in consumers:
                     work = slices.imported_work(one, service, provider, consumer, ports, marks)

@@ -39,6 +39,13 @@ def consumers(service: Object, clusters: Iterable[Object]) -> list[str]:
     return sorted(meta.name(one) for one in clusters if (not named or meta.name(one) in named) and _takes_part(one))
 
 
+def targets(service: Object, clusters: Iterable[Object]) -> list[str]:
+    """The clusters that get the Service: all providers and consumers, whether they are ready or not."""
+    joined = {meta.name(one) for one in clusters if not meta.is_deleting(one)}
+    named = (_named(service, member) for member in ("providerClusters", "consumerClusters"))
+    return sorted(set().union(*(one or joined for one in named)))
+
+
 def unknown(service: Object, clusters: Iterable[Object]) -> list[str]:
     """Clusters that are named and have not joined."""
     joined = {meta.name(one) for one in clusters}

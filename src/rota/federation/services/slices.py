@@ -8,6 +8,8 @@ consumer.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from rota.api import meta, names
 from rota.federation import object_names
 from rota.federation.services import exposure
@@ -25,8 +27,9 @@ SUPPRESSED: Final = "suppressed"
 COLLECTED: Final = "EndpointSliceCollected"
 #: Slices of Services that a member made itself, and not those that came from other clusters.
 OWN: Final = f"{SERVICE},{_MANAGED_BY}!={_DISPATCHED}"
-#: The most slices of one Service that are taken from one cluster.
+#: The most slices of one Service that are taken from one cluster, and their size, so that they fit in one object.
 MOST: Final = 100
+LARGEST_BYTES: Final = 1024 * 1024
 _COPIED: Final = ("addressType", "endpoints", "ports")
 #: A Work's name has a hash of 10 characters behind that of its object.
 _LONGEST: Final = 240
@@ -59,11 +62,15 @@ def collecting_work(service: Object, provider: str, marks: Mapping[str, str]) ->
 def collected(present: Iterable[Object]) -> dict[str, Any]:
     """What an engine reports of the slices of a Service: by name, without what only the member knows."""
     kept = sorted((one for one in present if not meta.is_deleting(one)), key=meta.name)
-    found = [
-        {"name": meta.name(one), **{member: one[member] for member in _COPIED if one.get(member) is not None}}
-        for one in kept[:MOST]
-    ]
-    return {"endpointSlices": found, **({"leftOut": len(kept) - MOST} if len(kept) > MOST else {})}
+    found: list[dict[str, Any]] = []
+    size = 0
+    for one in kept[:MOST]:
+        copied = {"name": meta.name(one), **{part: one[part] for part in _COPIED if one.get(part) is not None}}
+        size += len(msgspec.json.encode(copied))
+        if size > LARGEST_BYTES:
+            break
+        found.append(copied)
+    return {"endpointSlices": found, **({"leftOut": len(kept) - len(found)} if len(kept) > len(found) else {})}
 
 
 def reported(work: Object) -> list[Object] | None:
