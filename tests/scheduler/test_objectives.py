@@ -20,6 +20,7 @@ from rota.scheduler.framework import objectives
 from rota.scheduler.framework.evaluation import Evaluation
 from rota.scheduler.framework.objectives import Term
 from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.framework.state import CycleState
 from rota.scheduler.plugin_registry import builtin
 from rota.scheduler.plugins.power_models import PowerModel
 from rota.testing import clusters
@@ -265,6 +266,70 @@ def test_a_kept_evaluation_equals_a_fresh_one(method: str, wanted: list[tuple[in
             assert decision.row == fresh.best_row()
         if decision.node_name is not None and stays:
             world.cluster.add_pod(world.pod(document), decision.node_name)
+
+
+ROW_PLUGINS: dict[str, dict[str, Any]] = {
+    "PowerObjective": {
+        "models": [
+            {"idle": 97.3, "full": 211.7, "sleepWatts": 3.1, "wakeJoules": 1000},
+            {"name": "table", "model": "table", "watts": list(ML110_G4)},
+            {"name": "fan", "model": "fan", "idle": 70, "full": 193.1},
+            {"name": "peaks", "model": "exponential", "k0": 80, "k1": 3.3, "k2": 0.037},
+            {"name": "sockets", "model": "sockets", "idle": 20, "full": 165, "coresPerSocket": 3},
+        ]
+    },
+    "UtilizationObjective": {"resources": ["cpu", "memory", "example.com/card"]},
+    "BalanceObjective": {},
+    "FragmentationObjective": {},
+}
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 40),
+            st.integers(0, 64),
+            st.integers(0, 9),
+            st.sampled_from(["", "table", "fan", "peaks", "sockets", "other"]),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.integers(0, 9000),
+    st.integers(0, 2**35),
+    st.sampled_from(["Chebyshev", "WeightedSum"]),
+)
+def test_the_scalar_forms_give_the_same_numbers(
+    nodes: list[tuple[int, int, int, str]], cpu: int, memory: int, method: str
+) -> None:
+    combiner = {
+        "method": method,
+        "objectives": [{"plugin": name, "weight": 0.7 + at} for at, name in enumerate(ROW_PLUGINS)],
+    }
+    made = framework({**ROW_PLUGINS, "ObjectiveCombiner": combiner})
+    documents = [
+        sized(f"n{at}", cores, f"{memory_gi}Gi", {"rota.dev/power-model": model})
+        for at, (cores, memory_gi, _, model) in enumerate(nodes)
+    ]
+    world = World(made, documents)
+    for at, (cores, memory_gi, pods, _) in enumerate(nodes):
+        for number in range(pods):
+            there = asking(f"p{at}-{number}", f"{cores * 83}m", f"{memory_gi * 91}Mi", f"n{at}")
+            world.cluster.add_pod(world.pod(there), f"n{at}")
+    pod, state = world.pod(asking("new", f"{cpu}m", str(memory))), CycleState()
+    rows = np.array([node.row for node in world.cluster.node_infos()])
+    raw = []
+    for name in ROW_PLUGINS:
+        plugin: Any = made.plugins[name]
+        vector = plugin.score_nodes(state, pod, world.cluster, rows)
+        assert vector.tolist() == [plugin.score(state, pod, node) for node in world.cluster.node_infos()]
+        normalized = plugin.normalize(state, pod, vector, ())
+        assert normalized.tolist() == [plugin.normalize_one(score) for score in vector.tolist()]
+        raw.append(vector / plugin.per_unit)
+    costs, others = np.stack(raw, axis=1), np.arange(len(rows))
+    expected = made.combiner.combined(costs, others).tolist()
+    assert [made.combiner.combined_row(each, at) for at, each in enumerate(costs.tolist())] == expected
 
 
 def test_limits_keep_a_node_out_that_saves_power() -> None:

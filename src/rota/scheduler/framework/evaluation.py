@@ -510,13 +510,30 @@ class Evaluation:
 
     def _combine_again(self, combined: IntArray, changed: Sequence[int]) -> None:
         """Order only the changed rows again, if the order of a row does not depend on other rows."""
-        if self.framework.combiner.local and len(combined) == len(self.feasible):
+        combiner = self.framework.combiner
+        if combiner.local and len(combined) == len(self.feasible):
+            if combiner.has_rows and self._rows is None and len(changed) <= FEW_ROWS:
+                for row in changed:
+                    combined[row] = self._combined_row(row) if self.feasible[row] else INFEASIBLE
+                self._combined = combined
+                return
             within = np.unique(np.asarray(changed, dtype=np.intp))
             rows, costs, others = self.objectives(within)
             combined[within] = INFEASIBLE
             if len(rows):
                 combined[rows] = self.framework.combiner.combined(costs, others)
             self._combined = combined
+
+    def _combined_row(self, row: int) -> int:
+        """As `objectives` and `combined`, of one row."""
+        names = self.framework.combiner.objectives
+        costs, others = [0.0] * len(names), int(self._added[row])
+        for part in self._scorers:
+            if part.forms.name in names:
+                costs[names.index(part.forms.name)] = int(part.raw[row]) / part.forms.plugin.per_unit
+                others -= int(part.weighted[row])
+        found: int = self.framework.combiner.combined_row(costs, others)
+        return found
 
     def _rescore(self, changes: Changes, flipped: Flipped) -> bool:
         """Score what changed; returns whether the scores of all rows may have changed."""

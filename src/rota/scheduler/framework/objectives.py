@@ -24,6 +24,7 @@ import numpy as np
 
 from rota.columns.arrays import BoolArray, FloatArray, IntArray, Rows
 from rota.columns.cluster import Cluster
+from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework.plugin_interfaces import MAX_SCORE
 from rota.scheduler.framework.state import CycleState
@@ -54,6 +55,9 @@ class Objective:
         costs = np.minimum(np.maximum(self.costs(state, pod, cluster, rows), self.least), self.greatest)
         return np.asarray(np.rint(costs * self.per_unit), dtype=np.int64)
 
+    #: Normalised scores of other rows never change with one row.
+    fixed_bounds: ClassVar[bool] = True
+
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> Hashable:
         """The bounds are fixed."""
         return ()
@@ -62,6 +66,26 @@ class Objective:
         """From 100 at the least cost to 0 at the greatest."""
         least, greatest = self.least * self.per_unit, self.greatest * self.per_unit
         return np.asarray(np.rint((greatest - scores) * (MAX_SCORE / (greatest - least))), dtype=np.int64)
+
+    def normalize_one(self, score: int) -> int:
+        """As `normalize`, of one score."""
+        least, greatest = self.least * self.per_unit, self.greatest * self.per_unit
+        return round((greatest - score) * (MAX_SCORE / (greatest - least)))
+
+
+class RowObjective(Objective):
+    """An objective that also has a scalar form, which is faster for the few nodes that change from pod to pod.
+
+    Both forms do the same operations in the same order, so they return the same numbers.
+    """
+
+    def cost(self, pod: PodInfo, node: NodeInfo) -> float:
+        """What the placement of the pod costs on a node."""
+        raise NotImplementedError
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """The cost in parts of the unit."""
+        return round(min(max(self.cost(pod, node), self.least), self.greatest) * self.per_unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +99,12 @@ class Term:
 
 def weighted_sum(costs: FloatArray, terms: Sequence[Term]) -> FloatArray:
     """The mean of the costs by weight; shape (n, objectives) to (n,)."""
-    weights = np.array([term.weight for term in terms])
-    return np.asarray(costs @ (weights / weights.sum()))
+    total = sum(term.weight for term in terms)
+    found = costs[:, 0] * (terms[0].weight / total)
+    for at in range(1, len(terms)):
+        # In a fixed order, so that a node's value does not depend on how many nodes are computed at once.
+        found = found + costs[:, at] * (terms[at].weight / total)
+    return np.asarray(found)
 
 
 def epsilon_constraint(costs: FloatArray, terms: Sequence[Term]) -> FloatArray:
@@ -110,6 +138,22 @@ def chebyshev(costs: FloatArray, terms: Sequence[Term]) -> FloatArray:
         # Column by column, which is several times faster than a reduction over a short axis.
         greatest = np.maximum(greatest, costs[:, at] * weights[at])
     return np.asarray(greatest + _AUGMENTATION * weighted_sum(costs, terms))
+
+
+def one_weighted_sum(costs: Sequence[float], terms: Sequence[Term]) -> float:
+    """As `weighted_sum`, of one node."""
+    total = sum(term.weight for term in terms)
+    found = costs[0] * (terms[0].weight / total)
+    for at in range(1, len(terms)):
+        found += costs[at] * (terms[at].weight / total)
+    return found
+
+
+def one_chebyshev(costs: Sequence[float], terms: Sequence[Term]) -> float:
+    """As `chebyshev`, of one node."""
+    heaviest = max(term.weight for term in terms)
+    greatest = max(cost * (term.weight / heaviest) for cost, term in zip(costs, terms, strict=True))
+    return greatest + _AUGMENTATION * one_weighted_sum(costs, terms)
 
 
 def pareto_knee(costs: FloatArray, terms: Sequence[Term]) -> FloatArray:

@@ -257,13 +257,18 @@ class ScoreResults:
 
     def bounds_moved(self, state: CycleState, pod: PodInfo, feasible: BoolArray) -> bool:
         """Whether all scores must be normalised again because the bounds have changed."""
+        if getattr(self.forms.plugin, "fixed_bounds", False):
+            return False
         if self.forms.bounds is not None:
             return bool(self.forms.bounds(state, pod, self.raw[feasible]) != self.bounds)
         return self.forms.named is not None
 
     def normalize_some(self, state: CycleState, pod: PodInfo, rows: Sequence[int]) -> None:
         """Normalise feasible rows by the current bounds, and weight them."""
-        if self.forms.normalize is not None and self.forms.bounds is not None:
+        one = getattr(self.forms.plugin, "normalize_one", None)
+        if one is not None and len(rows) <= FEW_ROWS:
+            scores = [one(int(self.raw[row])) for row in rows]
+        elif self.forms.normalize is not None and self.forms.bounds is not None:
             index: IndexArray = np.asarray(rows, dtype=np.intp)
             scores = self.forms.normalize(state, pod, self.raw[index], self.bounds).tolist()
         else:

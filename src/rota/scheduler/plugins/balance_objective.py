@@ -12,14 +12,15 @@ import numpy as np
 from rota.columns.arrays import FloatArray, Rows
 from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
+from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
-from rota.scheduler.framework.objectives import Objective
+from rota.scheduler.framework.objectives import RowObjective
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
-from rota.scheduler.plugins.utilization_objective import UtilizationObjectiveArgs, shares
+from rota.scheduler.plugins.utilization_objective import UtilizationObjectiveArgs, node_shares, shares
 
 
-class BalanceObjective(Objective):
+class BalanceObjective(RowObjective):
     """Score by the difference of shares."""
 
     name: ClassVar[str] = "BalanceObjective"
@@ -39,3 +40,8 @@ class BalanceObjective(Objective):
         """The greatest share less the smallest."""
         found = shares(self._resources, pod, cluster, rows)
         return np.asarray(found.max(axis=0) - found.min(axis=0))
+
+    def cost(self, pod: PodInfo, node: NodeInfo) -> float:
+        """See `RowObjective.cost`."""
+        found = node_shares(self._resources, pod, node)
+        return max(found) - min(found)

@@ -15,10 +15,11 @@ from rota.api.resources import CPU, MEMORY
 from rota.columns.arrays import FloatArray, Rows
 from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
+from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.config.faults import Fault
 from rota.scheduler.config.wire import WireStruct
-from rota.scheduler.framework.objectives import Objective
+from rota.scheduler.framework.objectives import RowObjective
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 
@@ -54,7 +55,7 @@ class FragmentationObjectiveArgs(WireStruct, frozen=True):
                     yield Fault(f"typicalPods[{at}].requests.{name}", str(error))
 
 
-class FragmentationObjective(Objective):
+class FragmentationObjective(RowObjective):
     """Score by the growth of fragmentation."""
 
     name: ClassVar[str] = "FragmentationObjective"
@@ -88,6 +89,21 @@ class FragmentationObjective(Objective):
                 after[cluster.resources[name]] -= amount
         growth = self._fragments(cluster, after, at) - self._fragments(cluster, free, at)
         return np.asarray(growth / np.maximum(cluster.allocatable[at, rows], 1))
+
+    def cost(self, pod: PodInfo, node: NodeInfo) -> float:
+        """See `RowObjective.cost`."""
+        requests, name = pod.shape.requests, self._resource
+        before = after = 0.0
+        for weight, wanted in self._typical:
+            fits = fits_after = True
+            for resource, amount in wanted.items():
+                left = node.free(resource)
+                fits = fits and left >= amount
+                fits_after = fits_after and left - requests.get(resource, 0) >= amount
+            left = node.free(name)
+            before += 0.0 if fits else weight * max(left, 0)
+            after += 0.0 if fits_after else weight * max(left - requests.get(name, 0), 0)
+        return (after - before) / max(node.allocatable.get(name, 0), 1)
 
     def _fragments(self, cluster: Cluster, free: FloatArray, at: int) -> FloatArray:
         found = np.zeros(free.shape[1])

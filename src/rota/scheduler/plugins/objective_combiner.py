@@ -31,6 +31,11 @@ _METHODS: Final[dict[str, Callable[[FloatArray, Sequence[Term]], FloatArray]]] =
     "Chebyshev": objectives.chebyshev,
     "ParetoKnee": objectives.pareto_knee,
 }
+#: Methods with a scalar form.
+_OF_ROWS: Final[dict[str, Callable[[Sequence[float], Sequence[Term]], float]]] = {
+    "WeightedSum": objectives.one_weighted_sum,
+    "Chebyshev": objectives.one_chebyshev,
+}
 _LOCAL: Final = frozenset({"WeightedSum", "EpsilonConstraint", "Chebyshev"})
 #: The order has this many steps between costs 0 and 1, and room for the sum of other scores below each step.
 _STEPS: Final = 1_000_000
@@ -94,6 +99,8 @@ class ObjectiveCombiner:
         self._handle = handle
         #: Whether the order of a node depends on its own costs only.
         self.local = args.method in _LOCAL
+        #: Whether `combined_row` is there.
+        self.has_rows = args.method in _OF_ROWS
 
     def signature(self, pod: PodInfo) -> Hashable:
         """Nothing of the pod."""
@@ -119,6 +126,18 @@ class ObjectiveCombiner:
         value = _METHODS[self.args.method](self.normalized(costs), self._terms)
         steps = np.rint((_WORST - np.minimum(value, _WORST)) * _STEPS).astype(np.int64)
         return np.asarray(steps * _OTHERS + np.clip(others, 0, _OTHERS - 1))
+
+    def combined_row(self, costs: Sequence[float], others: int) -> int:
+        """As `combined`, of one node."""
+        normalized = [
+            min(max((cost - least) / width, 0.0), 1.0) for cost, (least, width) in zip(costs, self._widths, strict=True)
+        ]
+        value = _OF_ROWS[self.args.method](normalized, self._terms)
+        return round((_WORST - min(value, _WORST)) * _STEPS) * _OTHERS + min(max(others, 0), _OTHERS - 1)
+
+    @cached_property
+    def _widths(self) -> list[tuple[float, float]]:
+        return [(float(each.least), float(each.greatest - each.least)) for each in self.plugins]
 
     @cached_property
     def _bounds(self) -> tuple[FloatArray, FloatArray]:

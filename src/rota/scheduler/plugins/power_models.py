@@ -4,6 +4,7 @@ A machine without pods is off or asleep: it draws `sleepWatts`. Waking it costs 
 for which a machine usually stays awake.
 """
 
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -49,20 +50,34 @@ class PowerModel(WireStruct, frozen=True):
 
     def awake(self, used: FloatArray, capacity: FloatArray) -> FloatArray:
         """The watts of awake machines; `used` and `capacity` in millicores."""
-        curve = MachinePower(
-            model=self.model,
-            idle=self.idle,
-            full=self.full,
-            watts=self.watts,
-            k0=self.k0,
-            k1=self.k1,
-            k2=self.k2,
-            cores_per_socket=self.cores_per_socket,
-        )
-        return machine_power.watts(curve, used, capacity)
+        return machine_power.watts(_curve(self), used, capacity)
 
     def growth(self, used: FloatArray, more: float, capacity: FloatArray, empty: FloatArray) -> FloatArray:
         """By how many watts the power grows; `empty` machines are woken."""
         after = self.awake(used + more, capacity)
         woken = after - self.sleep_watts + self.wake_joules / self.awake_seconds
         return np.where(empty, woken, after - self.awake(used, capacity))
+
+    def growth_of_one(self, used: float, more: float, capacity: float, *, empty: bool) -> float:
+        """As `growth`, of one machine."""
+        if self.model != "linear":
+            return float(self.growth(np.array([used]), more, np.array([capacity]), np.array([empty]))[0])
+        whole, width = max(capacity, 1.0), self.full - self.idle
+        after = self.idle + width * min((used + more) / whole, 1.0)
+        if empty:
+            return after - self.sleep_watts + self.wake_joules / self.awake_seconds
+        return after - (self.idle + width * min(used / whole, 1.0))
+
+
+@functools.lru_cache(maxsize=256)
+def _curve(model: PowerModel) -> MachinePower:
+    return MachinePower(
+        model=model.model,
+        idle=model.idle,
+        full=model.full,
+        watts=model.watts,
+        k0=model.k0,
+        k1=model.k1,
+        k2=model.k2,
+        cores_per_socket=model.cores_per_socket,
+    )

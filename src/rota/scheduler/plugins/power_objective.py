@@ -13,10 +13,11 @@ from rota.api.resources import CPU
 from rota.columns.arrays import FloatArray, Rows
 from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
+from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.config.faults import Fault
 from rota.scheduler.config.wire import WireStruct
-from rota.scheduler.framework.objectives import Objective
+from rota.scheduler.framework.objectives import RowObjective
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.plugins.power_models import PowerModel
@@ -41,7 +42,7 @@ class PowerObjectiveArgs(WireStruct, frozen=True):
             yield from (fault.below(f"models[{at}]") for fault in each.faults())
 
 
-class PowerObjective(Objective):
+class PowerObjective(RowObjective):
     """Score by the growth of power."""
 
     name: ClassVar[str] = "PowerObjective"
@@ -60,6 +61,19 @@ class PowerObjective(Objective):
     def costs(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> FloatArray:
         """The growth in watts."""
         return watts_grown(self._models, pod, cluster, rows)
+
+    def cost(self, pod: PodInfo, node: NodeInfo) -> float:
+        """See `RowObjective.cost`."""
+        model = self._models[0]
+        label = node.labels.get(MODEL_LABEL, "")
+        if label and len(self._models) > 1:
+            model = next((each for each in self._models[1:] if each.name == label), model)
+        return model.growth_of_one(
+            float(node.requested.get(CPU, 0)),
+            float(pod.shape.requests.get(CPU, 0)),
+            float(node.allocatable.get(CPU, 0)),
+            empty=not node.pods,
+        )
 
 
 def watts_grown(models: list[PowerModel], pod: PodInfo, cluster: Cluster, rows: Rows) -> FloatArray:

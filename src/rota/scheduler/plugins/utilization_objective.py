@@ -12,10 +12,11 @@ from rota.api.resources import CPU, MEMORY
 from rota.columns.arrays import FloatArray, Rows
 from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
+from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.config.faults import Fault
 from rota.scheduler.config.wire import WireStruct
-from rota.scheduler.framework.objectives import Objective
+from rota.scheduler.framework.objectives import RowObjective
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 
@@ -31,7 +32,7 @@ class UtilizationObjectiveArgs(WireStruct, frozen=True):
             yield Fault("resources", "name at least one resource")
 
 
-class UtilizationObjective(Objective):
+class UtilizationObjective(RowObjective):
     """Score by the share that stays free."""
 
     name: ClassVar[str] = "UtilizationObjective"
@@ -50,6 +51,20 @@ class UtilizationObjective(Objective):
     def costs(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> FloatArray:
         """One minus the mean utilisation with the pod."""
         return np.asarray(1.0 - shares(self._resources, pod, cluster, rows).mean(axis=0))
+
+    def cost(self, pod: PodInfo, node: NodeInfo) -> float:
+        """See `RowObjective.cost`."""
+        return 1.0 - sum(node_shares(self._resources, pod, node)) / len(self._resources)
+
+
+def node_shares(resources: tuple[str, ...], pod: PodInfo, node: NodeInfo) -> list[float]:
+    """As `shares`, of one node."""
+    found = []
+    for name in resources:
+        capacity = node.allocatable.get(name, 0)
+        wanted = node.requested.get(name, 0) + pod.shape.requests.get(name, 0)
+        found.append(min(wanted / capacity, 1.0) if capacity > 0 else 1.0)
+    return found
 
 
 def shares(resources: tuple[str, ...], pod: PodInfo, cluster: Cluster, rows: Rows) -> FloatArray:
