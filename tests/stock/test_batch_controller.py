@@ -1,6 +1,5 @@
 """`rota batch-controller` beside the stock API server: kinds, webhooks, jobs."""
 
-import socket
 import subprocess
 import sys
 import time
@@ -15,8 +14,7 @@ from rota.api import errors, meta
 from rota.api.batch import kinds
 from rota.client import client_factory, kubeconfig
 from rota.kit import system
-from rota.pki.authorities import Authority, Purpose
-from rota.pki.certificates import Names, Subject
+from rota.testing import webhook_files
 from rota.testing.servers.kubernetes import StockApiServer
 
 ROTA = str(Path(sys.executable).with_name("rota"))
@@ -33,22 +31,7 @@ def server() -> Iterator[StockApiServer]:
 @pytest.fixture(scope="module")
 def controller(server: StockApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("webhooks")
-    now = system.SystemClock().now()
-    authority = Authority.create(now=now)
-    own = authority.issue(
-        Subject(common_name="webhooks"),
-        names=Names.of(("127.0.0.1",)),
-        purpose=Purpose.SERVER,
-        now=now,
-        lifetime_s=3600,
-    )
-    for name, text in (("ca.crt", authority.certificate_pem), ("tls.crt", own.certificate), ("tls.key", own.key)):
-        (folder / name).write_bytes(text)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = [ROTA, "batch-controller", "--kubeconfig", str(server.kubeconfig()), "--webhooks", f"127.0.0.1:{port}"]
-    command += ["--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key")]
-    command += ["--webhook-url", f"https://127.0.0.1:{port}", "--webhook-ca", str(folder / "ca.crt")]
+    command = [ROTA, "batch-controller", "--kubeconfig", str(server.kubeconfig()), *webhook_files.options(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

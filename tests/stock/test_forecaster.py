@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import socket
 import subprocess
 import sys
 import time
@@ -19,8 +18,7 @@ from rota.forecast.histograms import VPA_CPU, VPA_MEMORY
 from rota.forecaster import checkpoints, kinds
 from rota.forecaster.checkpoints import HistoryState
 from rota.kit import system
-from rota.pki.authorities import Authority, Purpose
-from rota.pki.certificates import Names, Subject
+from rota.testing import webhook_files
 from rota.testing.clusters import Document, make_node, make_pod
 from rota.testing.servers.kubernetes import StockApiServer
 
@@ -31,23 +29,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.stock]
 
 
 def _command(server: StockApiServer, folder: Path) -> list[str]:
-    now = system.SystemClock().now()
-    authority = Authority.create(now=now)
-    own = authority.issue(
-        Subject(common_name="webhooks"),
-        names=Names.of(("127.0.0.1",)),
-        purpose=Purpose.SERVER,
-        now=now,
-        lifetime_s=3600,
-    )
-    for name, text in (("ca.crt", authority.certificate_pem), ("tls.crt", own.certificate), ("tls.key", own.key)):
-        (folder / name).write_bytes(text)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
     command = [ROTA, "forecaster", "--kubeconfig", str(server.kubeconfig()), "--every", "3600", "--http", "127.0.0.1:0"]
-    command += ["--webhooks", f"127.0.0.1:{port}", "--webhook-url", f"https://127.0.0.1:{port}"]
-    command += ["--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key")]
-    return [*command, "--webhook-ca", str(folder / "ca.crt")]
+    return [*command, *webhook_files.options(folder)]
 
 
 async def _until(condition: Callable[[], Awaitable[bool]]) -> None:

@@ -1,7 +1,6 @@
 """Two stock kube-schedulers on a stock API server: they oversell nodes, and with `rota resolver` they do not."""
 
 import asyncio
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +11,7 @@ import pytest
 from tests.stock.clusters import NODES, PODS, Cluster, cluster
 
 from rota.kit import system
-from rota.pki.authorities import Authority, Purpose
-from rota.pki.certificates import Names, Subject
-from rota.testing import manifests
+from rota.testing import manifests, webhook_files
 from rota.testing.allocation_observer import AllocationObserver
 from rota.testing.servers.kubernetes import Scheduler, StockApiServer
 
@@ -44,22 +41,8 @@ def _pod(number: int) -> manifests.Document:
 
 
 def _resolver(server: StockApiServer, folder: Path, *, settle: str = "60") -> tuple["subprocess.Popen[str]", list[str]]:
-    now = system.SystemClock().now()
-    authority = Authority.create(now=now)
-    own = authority.issue(
-        Subject(common_name="resolver"),
-        names=Names.of(("127.0.0.1",)),
-        purpose=Purpose.SERVER,
-        now=now,
-        lifetime_s=3600,
-    )
-    for name, text in (("ca.crt", authority.certificate_pem), ("tls.crt", own.certificate), ("tls.key", own.key)):
-        (folder / name).write_bytes(text)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = [ROTA, "resolver", "--kubeconfig", str(server.kubeconfig()), "--listen", f"127.0.0.1:{port}"]
-    command += ["--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key"), "--settle", settle]
-    command += ["--url", f"https://127.0.0.1:{port}", "--ca", str(folder / "ca.crt")]
+    serving = webhook_files.options(folder, listen="--listen", url="--url", ca="--ca")
+    command = [ROTA, "resolver", "--kubeconfig", str(server.kubeconfig()), *serving, "--settle", settle]
     return _started(command), command
 
 

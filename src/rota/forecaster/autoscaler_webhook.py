@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from rota.api import meta
+from rota.client import admission_reviews
 from rota.client.informers.informer import Informer
 from rota.client.paths import Target
 from rota.client.verbs import Object
@@ -47,13 +48,7 @@ class AutoscalerWebhook:
         return app
 
     async def _post(self, request: web.Request) -> web.Response:
-        try:
-            asked = msgspec.json.decode(await request.read())["request"]
-            str(asked["uid"])
-        except (msgspec.DecodeError, KeyError, TypeError) as problem:
-            raise web.HTTPBadRequest(text=f"this is no AdmissionReview: {problem}") from None
-        answer = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": self.review(asked)}
-        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+        return admission_reviews.answer(self.review(await admission_reviews.asked(request)))
 
     def review(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """The response to a review of a new pod."""

@@ -18,6 +18,7 @@ import msgspec
 from aiohttp import web
 
 from rota.api import errors
+from rota.client import admission_reviews
 from rota.client.elections.elector import LEASES, STEADY, Election, LeaderElector, LeadershipLost
 from rota.client.elections.lease_claims import Term
 from rota.client.informers.cache import Key
@@ -199,17 +200,7 @@ class Resolver:
         return app
 
     async def _post(self, request: web.Request) -> web.Response:
-        try:
-            asked = msgspec.json.decode(await request.read())["request"]
-            str(asked["uid"])
-        except (msgspec.DecodeError, KeyError, TypeError) as problem:
-            raise web.HTTPBadRequest(text=f"this is no AdmissionReview: {problem}") from None
-        answer = {
-            "apiVersion": "admission.k8s.io/v1",
-            "kind": "AdmissionReview",
-            "response": await self.review(asked),
-        }
-        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+        return admission_reviews.answer(await self.review(await admission_reviews.asked(request)))
 
     async def _ready(self, _: web.Request) -> web.Response:
         # Services send reviews only to ready pods: to the one that leads.

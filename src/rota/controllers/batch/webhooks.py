@@ -15,6 +15,7 @@ from aiohttp import web
 from rota.api import meta
 from rota.api.batch import admission, kinds
 from rota.api.meta import Object
+from rota.client import admission_reviews
 from rota.client.paths import Target
 from rota.client.verbs import Client
 from rota.kit import logs
@@ -157,11 +158,10 @@ def configurations(url: str, authority: bytes) -> tuple[tuple[Target, Object], .
 
 
 async def _review(request: web.Request) -> Object:
+    asked = await admission_reviews.asked(request)
     try:
-        found = msgspec.json.decode(await request.read())
-        asked: Object = found["request"]
-        str(asked["uid"]), _resource(asked)
-    except (msgspec.DecodeError, KeyError, TypeError) as problem:
+        _resource(asked)
+    except (KeyError, TypeError) as problem:
         raise web.HTTPBadRequest(text=f"this is no AdmissionReview: {problem}") from None
     return asked
 
@@ -174,5 +174,4 @@ def _resource(asked: Object) -> admission.Resource:
 def _reply(response: Object) -> web.Response:
     if not response["allowed"]:
         log.info("refused", why=response["status"]["message"])
-    answer = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
-    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+    return admission_reviews.answer(response)
