@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from rota import assembly
+from rota.api import errors
 from rota.client import status_writes
 from rota.client.verbs import Client
 from rota.forecast.fleet import FleetSettings
@@ -174,3 +175,21 @@ def test_the_roles_that_the_command_names_have_every_permission() -> None:
     everything = replace(SETTINGS, webhook=WebhookSettings(address=("", 0), tls=None))
     assert {(right.group, right.resource, right.verb) for right in rights.needed(everything)} == granted
     assert not any(right.resource == "pods/eviction" for right in rights.needed(SETTINGS))
+
+
+async def test_without_the_rights_to_the_newer_kinds_forecasts_are_published() -> None:
+    async with cluster() as running:
+        await running.add_node("n1")
+
+        class Narrow(Measuring):
+            async def list(self, target: tuple[str, str, str], **more: Any) -> Any:
+                if target in (kinds.CHECKPOINTS, kinds.CLUSTER_STATES):
+                    raise errors.Forbidden("no")
+                return await super().list(target, **more)
+
+        client = Narrow(running.client)
+        client.usage = {"n1": "1"}
+        one = forecaster(running, client)
+        await one.install()
+        await one.restore(Recommender())
+        assert await one.step(NodeSeries(SETTINGS.fleet)) == 1

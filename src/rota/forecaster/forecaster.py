@@ -121,15 +121,20 @@ class Forecaster:
             await self._define(target, definition)
         try:
             await self._client.get(kinds.DEFINITIONS, meta.name(kinds.cluster_state_definition()))
-        except errors.NotFound:
-            # The kind is built in: the server is a master of Rota, which writes the states itself.
+        except (errors.NotFound, errors.Forbidden):
+            # The kind is built in: the server is a master of Rota, which writes the states itself. Or it is not known.
             self._has_states = False
         else:
             self._has_states = True
 
     async def _define(self, target: tuple[str, str, str], definition: dict[str, Any]) -> None:
-        with contextlib.suppress(errors.NotFound):
-            await self._client.list(target, limit=1)
+        try:
+            with contextlib.suppress(errors.NotFound):
+                await self._client.list(target, limit=1)
+                return
+        except errors.Forbidden as error:
+            # The check of permissions has said what is lost.
+            log.warning("kind cannot be read", kind=target[2], error=error)
             return
         with contextlib.suppress(errors.AlreadyExists):
             await self._client.create(kinds.DEFINITIONS, definition)
@@ -261,7 +266,11 @@ class Forecaster:
 
     async def restore(self, recommender: Recommender) -> None:
         """Take the histories that a former process has left."""
-        found = (await self._client.list(kinds.CHECKPOINTS)).items
+        try:
+            found = (await self._client.list(kinds.CHECKPOINTS)).items
+        except (errors.Forbidden, errors.NotFound) as error:
+            log.warning("histories begin anew: there are no checkpoints to read", error=error)
+            found = []
         for each in (await self._client.list(kinds.AUTOSCALERS)).items if found else ():
             recommender.restore(each, found)
         self._saved_s = self._clock.now()
