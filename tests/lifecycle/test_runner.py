@@ -10,10 +10,10 @@ from tests.lifecycle.specs import parsed
 from rota.cli.commands import cluster_lifecycle
 from rota.kit.system import SystemClock
 from rota.lifecycle.cluster_spec import Member
-from rota.lifecycle.cluster_view import AT_ONCE
+from rota.lifecycle.cluster_view import AT_ONCE, Report
 from rota.lifecycle.journal import Journal
-from rota.lifecycle.observed import MemberState, Observed
-from rota.lifecycle.reach import Reach, Unreachable
+from rota.lifecycle.observed import MemberState, NodeState, Observed
+from rota.lifecycle.reach import Reach, StepFailed, Unreachable
 from rota.lifecycle.runner import Runner
 from rota.lifecycle.steps import Action, Plan, Step
 
@@ -60,3 +60,34 @@ def test_a_machine_with_an_unknown_key_is_not_trusted_whatever_the_users_configu
     spec = parsed(1, 0)
     words = Reach(spec, folder=tmp_path).command(spec.masters[0])
     assert "StrictHostKeyChecking=yes" in words[: words.index("--")]
+
+
+def test_a_look_that_fails_does_not_end_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While masters are upgraded one after the other, a look can meet the one that is being restarted."""
+    spec = parsed(1, 1)
+    runner = Runner(spec, cast(Reach, Hanging()))
+    ready = Report(nodes={"w1": NodeState(ready=True, version="1")}, renewals={"w1": 10.0})
+    faults = [StepFailed("no master serves"), Unreachable("m1 does not answer")]
+
+    def report() -> Report:
+        if faults:
+            raise faults.pop()
+        return ready
+
+    monkeypatch.setattr(runner._view, "report", report)
+    monkeypatch.setattr("rota.lifecycle.runner._LOOK_AGAIN_S", 0.0)
+    runner._wait_node(spec.workers[0], after=5.0)
+    assert not faults
+
+
+def test_a_wait_that_ends_says_why_the_last_look_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = parsed(1, 1)
+    runner = Runner(spec, cast(Reach, Hanging()))
+
+    def report() -> Report:
+        raise StepFailed("no master serves")
+
+    monkeypatch.setattr(runner._view, "report", report)
+    monkeypatch.setattr("rota.lifecycle.runner._READY_S", -1.0)
+    with pytest.raises(StepFailed, match=r"w1 does not become ready .*the last look failed: no master serves"):
+        runner._wait_node(spec.workers[0], after=5.0)

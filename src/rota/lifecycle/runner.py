@@ -18,7 +18,7 @@ from rota.lifecycle.cluster_spec import ClusterSpec, Member, Role
 from rota.lifecycle.cluster_view import AT_ONCE, ClusterView
 from rota.lifecycle.journal import Journal
 from rota.lifecycle.observed import Observed
-from rota.lifecycle.reach import Reach, StepFailed
+from rota.lifecycle.reach import Reach, StepFailed, Unreachable
 from rota.lifecycle.steps import Action, Plan, Step
 
 _LOOK_AGAIN_S: Final = 0.5
@@ -185,12 +185,19 @@ class Runner:
         self._wait(f"the node {member.name} does not become ready", is_ready, member)
 
     def _wait(self, otherwise: str, is_so: Callable[[], bool], member: Member) -> None:
+        """Wait until `is_so`. A look that fails is tried again: a master may just be changing over, or ssh be busy."""
         deadline = self._clock.monotonic() + _READY_S
-        while not is_so():
+        while True:
+            fault = ""
+            try:
+                if is_so():
+                    return
+            except (StepFailed, Unreachable) as problem:
+                fault = f"; the last look failed: {problem.message}"
             if self._interrupted:
                 raise StepFailed("interrupted")
             if self._clock.monotonic() > deadline:
-                raise StepFailed(f"{otherwise} within {_READY_S:.0f} s", self._log_remedy(member))
+                raise StepFailed(f"{otherwise} within {_READY_S:.0f} s{fault}", self._log_remedy(member))
             self._clock.block(_LOOK_AGAIN_S)
 
     def _log_remedy(self, member: Member) -> str:
