@@ -3,9 +3,10 @@
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.federation.live.live_place import deployment, policy
 from tests.web.conftest import visiting
 from tests.web.test_beside import rota
 
@@ -21,41 +22,6 @@ pytestmark = [
     # A page waits up to a minute for each of several things on a busy machine.
     pytest.mark.timeout(600),
 ]
-
-
-def deployment(name: str, replicas: int) -> dict[str, Any]:
-    labels = {"app": name}
-    container = {"name": "main", "image": "none", "command": ["sleep", "1000"]}
-    pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
-
-
-def policy(name: str) -> dict[str, Any]:
-    weights = [{"targetCluster": {"clusterNames": [one]}, "weight": 1} for one in ("m1", "m2")]
-    return {
-        "apiVersion": "policy.karmada.io/v1alpha1",
-        "kind": "PropagationPolicy",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": name}],
-            "placement": {
-                "replicaScheduling": {
-                    "replicaSchedulingType": "Divided",
-                    "replicaDivisionPreference": "Weighted",
-                    "weightPreference": {"staticWeightList": weights},
-                }
-            },
-        },
-    }
 
 
 def test_clusters_placements_and_moves_of_a_federation(browser: "Browser", tmp_path: Path) -> None:
@@ -77,7 +43,10 @@ def test_clusters_placements_and_moves_of_a_federation(browser: "Browser", tmp_p
                 clusters.get_by_role("heading", name=name).get_by_text(re.compile(r"(^|\s)Ready$")).wait_for()
             clusters.get_by_text("1 of 1 nodes ready").nth(1).wait_for()
             visit.see("Nothing has moved")
-            for one in (deployment("shop", 2), policy("shop")):
+            for one in (
+                deployment("shop", "default", 2, terminationGracePeriodSeconds=1),
+                policy("default", "apps/v1", "Deployment", selected="shop", divided=True),
+            ):
                 rota(config, "submit", "-", stdin=json.dumps(one))
             placed = visit.page.get_by_role("region", name="Placements").get_by_role("row").filter(has_text="shop")
             for name in ("m1", "m2"):
