@@ -119,6 +119,10 @@ class AllocationObserver:
         """What is bound on each node now, in thousandths."""
         return {node: {what: amount for what, amount in sums.items() if amount} for node, sums in self._sums.items()}
 
+    def placed(self) -> set[str]:
+        """The uids of the pods on nodes."""
+        return set(self._held)
+
     @contextlib.asynccontextmanager
     async def following(self, client: Client, *, clock: Clock, rng: Rng) -> AsyncIterator["AllocationObserver"]:
         """Watch the nodes and the pods of a cluster."""
