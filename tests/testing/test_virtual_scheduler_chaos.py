@@ -6,6 +6,7 @@ from rota.testing.virtual_scheduler_chaos import Plan, run
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_eight_schedulers_do_not_oversell_a_full_cluster_under_faults() -> None:
     report = await run(Plan(seed=1, bindings=300, faults=10, nodes=4, population=90))
     assert report.violations == []
@@ -15,6 +16,7 @@ async def test_eight_schedulers_do_not_oversell_a_full_cluster_under_faults() ->
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_the_observer_finds_oversold_nodes_where_bindings_are_not_checked() -> None:
     report = await run(Plan(seed=1, bindings=500, nodes=4, population=90, conflict_check=False))
     assert report.violations
