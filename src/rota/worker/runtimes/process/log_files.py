@@ -1,9 +1,11 @@
 """Reads the logs of containers as the shim writes them: rotated files of `<time> <stream> F|P <line>`.
 
-Reads the newest part that was requested without reading all that is before it. Files are read in pieces on the event
-loop: they are on a local disk and mostly in the page cache.
+The last lines are searched from the end of the newest file, so that their cost does not grow with the log. Files are
+read in pieces on the event loop: they are on a local disk and mostly in the page cache. After each piece, other tasks
+of the event loop run.
 """
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -41,75 +43,110 @@ async def read(path: Path, options: LogOptions, *, clock: Clock, ended: Callable
     """The log, with or without timestamps; with `follow`, until the run has `ended`."""
     left = options.limit_bytes
     with contextlib.closing(_Follower(path)) as reader:
-        lines = _tail(_of_stream(reader.rest(), options), options)
+        if options.tail_lines is not None:
+            await reader.skip_to_last(options.tail_lines, options)
         begins = True
         while True:
-            for line in lines:
-                if options.since is not None and _seconds(line.time) < options.since:
-                    continue
-                data = _shown(line, options, begins=begins)
-                begins = line.whole
+            over = ended()
+            found = False
+            for lines in reader.rest():
+                found = True
+                parts: list[bytes] = []
+                for line in lines:
+                    if _is_wanted(line, options):
+                        parts.append(_shown(line, options, begins=begins))
+                        begins = line.whole
+                data = b"".join(parts)
                 if left is not None:
                     data = data[:left]
                     left -= len(data)
-                yield data
+                if data:
+                    yield data
                 if left == 0:
                     return
-            if not options.follow:
+                await asyncio.sleep(0)
+            if not options.follow or (over and not found):
                 return
-            over = ended()
-            lines = list(_of_stream(reader.rest(), options))
-            if not lines:
-                if over:
-                    return
+            if not found:
                 await clock.sleep(_LOOK_S)
 
 
 class _Follower:
-    """Reads on from its position, through rotations; the file may not exist yet."""
+    """Reads on from its position, through rotations; the newest file may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path: Final = path
-        self._file: BinaryIO | None = None
-        self._started = False
+        #: Files that are still to be read, the oldest first; the last one may grow.
+        self._files: Final = _open_all(path)
         self._half = b""
 
     def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
+        """Close the files."""
+        for file in self._files:
+            file.close()
 
-    def rest(self) -> Iterator[Line]:
-        """Every line since the last call."""
-        if not self._started:
-            self._started = True
-            for older in _older(self._path):
-                yield from self._lines(older.read_bytes())
+    async def skip_to_last(self, count: int, options: LogOptions) -> None:
+        """Skip everything before the last lines; a last line without a newline counts as a line."""
+        newest = True
+        for number in reversed(range(len(self._files))):
+            begin: int | None = None
+            for lines in _backwards(self._files[number]):
+                for offset, raw in lines:
+                    if begin is None:
+                        begin = offset + len(raw) + 1
+                    line = parse(raw)
+                    if line is None or (options.stream and line.stream != options.stream):
+                        continue
+                    count -= line.whole or newest
+                    newest = False
+                    if count < 0:
+                        self._begin_at(number, begin)
+                        return
+                    begin = offset
+                await asyncio.sleep(0)
+            self._files[number].seek(0)
+
+    def _begin_at(self, number: int, offset: int) -> None:
+        for file in self._files[:number]:
+            file.close()
+        del self._files[:number]
+        self._files[0].seek(offset)
+
+    def rest(self) -> Iterator[list[Line]]:
+        """Every line since the last call, in portions."""
         while True:
-            yield from self._present()
+            while self._files:
+                yield from self._present()
+                if len(self._files) == 1:
+                    break
+                self._files.pop(0).close()
             try:
                 newest = self._path.open("rb")
             except FileNotFoundError:
                 return
-            if self._file is not None:
-                if os.path.samestat(os.fstat(self._file.fileno()), os.fstat(newest.fileno())):
-                    newest.close()
-                    return
-                # Rotated; lines written before the rotation are still in the old file.
-                yield from self._present()
-                self._file.close()
-            self._file = newest
+            if self._files and _is_same(self._files[0], newest):
+                newest.close()
+                return
+            # Rotated; lines written before the rotation are still in the old file, which is read to its end first.
+            self._files.append(newest)
 
-    def _present(self) -> Iterator[Line]:
-        while self._file is not None and (piece := self._file.read(_PIECE)):
-            yield from self._lines(piece)
+    def _present(self) -> Iterator[list[Line]]:
+        while piece := self._files[0].read(_PIECE):
+            *whole, self._half = (self._half + piece).split(b"\n")
+            yield [line for raw in whole if (line := parse(raw)) is not None]
 
-    def _lines(self, piece: bytes) -> Iterator[Line]:
-        *whole, self._half = (self._half + piece).split(b"\n")
-        for raw in whole:
-            line = parse(raw)
-            if line is not None:
-                yield line
+
+def _open_all(path: Path) -> list[BinaryIO]:
+    """The files of a log, the oldest first."""
+    found: list[BinaryIO] = []
+    for one in (*_older(path), path):
+        with contextlib.suppress(FileNotFoundError):
+            file = one.open("rb")
+            if found and _is_same(found[-1], file):  # rotated meanwhile
+                file.close()
+            else:
+                found.append(file)
+    return found
 
 
 def _older(path: Path) -> list[Path]:
@@ -118,23 +155,38 @@ def _older(path: Path) -> list[Path]:
     return sorted(found, key=lambda one: -int(one.suffix[1:]))
 
 
-def _of_stream(lines: Iterator[Line], options: LogOptions) -> Iterator[Line]:
-    return lines if not options.stream else (line for line in lines if line.stream == options.stream)
+def _is_same(one: BinaryIO, other: BinaryIO) -> bool:
+    return os.path.samestat(os.fstat(one.fileno()), os.fstat(other.fileno()))
 
 
-def _tail(lines: Iterator[Line], options: LogOptions) -> list[Line]:
-    if options.tail_lines is None:
-        return list(lines)
-    kept: list[Line] = []
-    every = list(lines)
-    # A last line without a newline counts as a line.
-    count = int(bool(every) and not every[-1].whole)
-    for line in reversed(every):
-        count += line.whole
-        if count > options.tail_lines:
-            break
-        kept.append(line)
-    return kept[::-1]
+def _backwards(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
+    """The complete lines of a file with their offsets, the last one first, in portions."""
+    position = file.seek(0, os.SEEK_END)
+    #: The end of a line that begins before the position; None as long as no newline was found.
+    carried: bytes | None = None
+    while position > 0:
+        size = min(_PIECE, position)
+        position -= size
+        file.seek(position)
+        piece = file.read(size)
+        if carried is None:
+            # What follows the last newline is still being written.
+            if (end := piece.rfind(b"\n")) < 0:
+                continue
+            piece, carried = piece[:end], b""
+        lines, offset = [], position
+        for raw in (piece + carried).split(b"\n"):
+            lines.append((offset, raw))
+            offset += len(raw) + 1
+        if position > 0:
+            carried = lines.pop(0)[1]
+        yield lines[::-1]
+
+
+def _is_wanted(line: Line, options: LogOptions) -> bool:
+    if options.stream and line.stream != options.stream:
+        return False
+    return options.since is None or _seconds(line.time) >= options.since
 
 
 def _shown(line: Line, options: LogOptions, *, begins: bool) -> bytes:
