@@ -74,8 +74,11 @@ class NodeKeeper:
         self._sold: Final = sold
         #: The conditions and the changing amounts of the last written status.
         self._told: dict[str, str] = {}
-        #: Whether this worker has held the Lease.
+        #: Whether this worker has held the Lease, and whether it has written the status of its node.
         self._holds = False
+        self._registered = False
+        #: The names of resources that this worker has shown.
+        self._offered: Final[set[str]] = set()
 
     async def enter(self, rng: Rng) -> None:
         """Register as soon as a master answers: after a power failure the machine may be up before the masters."""
@@ -116,6 +119,7 @@ class NodeKeeper:
             if self._taints:
                 log.warning("taints are given to a node when it is made; this one keeps those that it has", node=name)
         await self.tell()
+        self._registered = True
         await self.renew()
 
     async def run(self) -> None:
@@ -202,11 +206,12 @@ class NodeKeeper:
         for one in (*self._conditions(), _READY):
             present = meta.with_condition(present, one, now=now)
         conditions = [{**one, "lastHeartbeatTime": now} for one in present]
-        machine = self._machine
+        machine, sold, former = self._machine, self._sold(), node.get("status") or {}
+        self._offered.update(machine.capacity, sold)
         status: dict[str, Any] = {
-            **(node.get("status") or {}),
-            "capacity": _shown({**machine.capacity, **self._sold()}),
-            "allocatable": _shown({**machine.allocatable, **self._sold()}),
+            **former,
+            "capacity": self._advertised(former.get("capacity")) | _shown({**machine.capacity, **sold}),
+            "allocatable": self._advertised(former.get("allocatable")) | _shown({**machine.allocatable, **sold}),
             "conditions": conditions,
             "addresses": [
                 {"type": "InternalIP", "address": machine.address},
@@ -217,6 +222,13 @@ class NodeKeeper:
         if self._port is not None:
             status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self._port}}
         return status
+
+    def _advertised(self, amounts: Mapping[str, str] | None) -> dict[str, str]:
+        """Extended resources that another client has written into the status since this worker registered."""
+        if not self._registered:
+            # They may be those of a former worker with other resources.
+            return {}
+        return {name: amount for name, amount in (amounts or {}).items() if "/" in name and name not in self._offered}
 
     def _all_labels(self) -> dict[str, str]:
         return {

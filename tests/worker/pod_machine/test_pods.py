@@ -363,6 +363,13 @@ def test_a_pod_that_does_not_fit_is_refused_without_having_run() -> None:
     assert not [one for one in out if isinstance(one, machine_events.PrepareVolumes)]
 
 
+@pytest.mark.parametrize(("resource", "phase"), [("example.com/dongle", "Pending"), ("rota.dev/batch-cpu", "Failed")])
+def test_a_resource_that_a_client_advertised_on_the_node_is_counted_by_the_scheduler(resource: str, phase: str) -> None:
+    stage = Stage(allocatable={"cpu": 1000, "memory": 2**30, "pods": 10})
+    stage.see(pod(container("c", resources={"requests": {resource: "1"}, "limits": {resource: "1"}})))
+    assert stage.status.get("phase", "Pending") == phase
+
+
 def test_readiness_gates_of_others_hold_the_pod_back(stage: Stage) -> None:
     found = pod(readinessGates=[{"conditionType": "example.com/open"}])
     stage.begin(found)

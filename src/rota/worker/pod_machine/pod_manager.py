@@ -18,6 +18,9 @@ from rota.worker.pod_machine import endings, machine_events
 from rota.worker.pod_machine.machine_events import Event, Instruction
 from rota.worker.pod_machine.pods import Pod
 
+#: Resources of this domain are the worker's own: what it does not offer it does not have.
+_OWN_DOMAIN: Final = "rota.dev/"
+
 
 class PodMachine:
     """The state of one worker."""
@@ -150,6 +153,8 @@ class PodMachine:
         left = resources.subtract(self._allocatable, used)
         left[resources.PODS] = self._allocatable.get(resources.PODS, 0) - count
         for one in resources.fits(left, new.requests):
+            if self._is_counted_elsewhere(one.resource):
+                continue
             what = resources.PODS if one.resource == resources.PODS else one.resource
             message = (
                 f"Node didn't have enough resource: {what}, requested: {one.requested}, "
@@ -157,3 +162,7 @@ class PodMachine:
             )
             new.refuse(f"OutOf{what}", message)
             return
+
+    def _is_counted_elsewhere(self, resource: str) -> bool:
+        """Whether a client advertised this resource on the node: schedulers and the API server count it."""
+        return "/" in resource and not resource.startswith(_OWN_DOMAIN) and resource not in self._allocatable
