@@ -19,7 +19,7 @@ WORKERS ?= 2
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 
-.PHONY: help install system up test check soak faults fuzz format bench lock proto clean
+.PHONY: help install system up test check soak faults fuzz scenarios peers format bench lock proto clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,13 @@ fuzz: install ## run property tests with random examples; ARGS="--hypothesis-see
 	ROTA_FUZZ_BODIES=$${ROTA_FUZZ_BODIES:-10000} $(PYTEST) -m hypothesis --hypothesis-profile=random --timeout 1800 $(ARGS)
 	ROTA_FUZZ_RULES=$${ROTA_FUZZ_RULES:-2000} ROTA_FUZZ_PODS=$${ROTA_FUZZ_PODS:-2000} ROTA_FUZZ_SEED=$${ROTA_FUZZ_SEED:-$$RANDOM} \
 		$(PYTEST) -m slow --timeout 3600 tests/stock/test_same_rules.py tests/stock/test_same_pod_security.py
+
+scenarios: install ## run the scenarios of docs/reference/batch-scenarios.md, in virtual time and with real processes
+	ROTA_SCENARIOS=1 $(BIN)/pytest -n0 $(ARGS) tests/scheduler/batch_scenarios
+
+peers: install ## build Volcano's scheduler and vcctl (Go), and run them on our API server
+	@bash scripts/build-volcano
+	ROTA_PEERS=1 $(BIN)/pytest -n0 $(ARGS) tests/peers
 
 format: install ## format the code
 	$(BIN)/ruff format src tests scripts benchmarks

@@ -65,5 +65,5 @@ CONFS: Final = {
     "proportion": PROPORTION,
 }
 #: Scenarios that run one after the other: `proportion` divides the cluster among all queues that ask for anything, and
-#: `gangreclaim` takes from any queue of the cluster.
-IN_TURN: Final = frozenset({"gang-reclaim", "proportion"})
+#: `gangreclaim` takes from any queue of the cluster. Of these, some run on real processes too.
+IN_TURN: Final = {"gang-reclaim": ("gr-1", "gr-3"), "proportion": ("allocate-5", "fair-share", "reclaim-last")}

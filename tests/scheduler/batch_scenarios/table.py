@@ -62,3 +62,5 @@ def _scenarios() -> Iterator[Scenario]:
 
 
 SCENARIOS: Final = tuple(_scenarios())
+#: Those that run with real processes, too.
+LIVE: Final = tuple(one for one in SCENARIOS if one.name in IN_TURN.get(one.conf, (one.name,)))
