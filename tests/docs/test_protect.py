@@ -15,10 +15,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "protect.md"
 
 @pytest.mark.slow
 @pytest.mark.kubectl
+@pytest.mark.timeout(600)
 def test_the_page_works_as_written(tmp_path: Path) -> None:
     text = PAGE.read_text()
-    (policy,) = re.findall(r"```yaml policy.yaml\n(.*?)```", text, re.DOTALL)
-    (tmp_path / "policy.yaml").write_text(policy)
+    files = re.findall(r"```yaml (\S+)\n(.*?)```", text, re.DOTALL)
+    assert [name for name, _ in files] == ["policy.yaml", "admission.yaml"]
+    for name, content in files:
+        (tmp_path / name).write_text(content)
     commands = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     assert len(commands) == 6
     up, *rest = commands
@@ -28,7 +31,7 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
             up.replace("&", "> up.log & up=$!"),
             "trap 'kill $up' EXIT",
             # The page's reader sees the line before typing on; the script waits for it.
-            "timeout 60 sh -c \"until grep -q 'Rota is up' up.log; do sleep 0.1; done\"",
+            "timeout 240 sh -c \"until grep -q 'Rota is up' up.log; do sleep 0.1; done\"",
             *rest,
         ]
     )
@@ -45,6 +48,7 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "hunter2hunter2" in done.stdout
+    assert 'namespace "workshop" is exempt from Pod Security, and the policy (enforce=baseline:latest' in done.stderr
     assert done.stdout.count("not to be found") == 2
     before, after = re.findall(r"^secrets +(\S+) +\d+ +yes$", done.stdout, re.MULTILINE)
     assert before != after
