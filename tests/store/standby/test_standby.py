@@ -36,7 +36,10 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 async def reaches(target: Store, revision: int) -> None:
     async def reached() -> bool:
-        return (await roles.read(target)).role.position >= revision
+        try:
+            return (await roles.read(target)).role.position >= revision
+        except errors.Corrupt:
+            return False  # etcd refuses reads while the standby is being filled
 
     await until(reached)
 
