@@ -95,6 +95,27 @@ def test_room_that_was_made_for_a_group_goes_to_it_and_to_no_group_of_the_queue_
     assert {name: used(live, name) for name in QUEUES} == {"a": 6, "b": 2}
 
 
+def test_a_group_that_lost_the_room_of_its_victims_evicts_again() -> None:
+    live = Live(2)
+    live.mirror.put_other("PriorityClass", {"metadata": {"name": "high"}, "value": 1000})
+    live.add_gang("a", 6, 1, preemptable=True)
+    live.settle()
+    live.add_gang("a", 2, 2, preemptable=False)
+    live.mirror.put_group(
+        {**live.groups["default/g1"], "spec": {**live.groups["default/g1"]["spec"], "priorityClassName": "high"}}
+    )
+    for uid in ("g1-w-0", "g1-w-1"):
+        # The nomination of an earlier eviction, which others have used since.
+        pod = live.pods[uid]
+        live._put(
+            {**pod, "spec": {**pod["spec"], "priority": 1000}, "status": {**pod["status"], "nominatedNodeName": "n0"}}
+        )
+    live.settle()
+    assert len(live.evicted) == 2
+    assert {uid.partition("-")[0] for uid in live.bound()} == {"g0", "g1"}
+    assert {"g1-w-0", "g1-w-1"} <= set(live.bound())
+
+
 @pytest.mark.slow
 @given(st.permutations([*QUEUES] * 5), st.lists(st.booleans(), min_size=10, max_size=10))
 @settings(deadline=None, max_examples=30, phases=PHASES)

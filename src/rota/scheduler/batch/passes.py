@@ -23,6 +23,9 @@ from rota.scheduler.batch.wait_reasons import WaitReasons
 #: Pods in these states at the end of a session were not bound.
 _WAITING: Final = (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED)
 
+#: Pods in these states use the room that was made for them, or will. A binding may still fail.
+_COMING: Final = (TaskStatus.PIPELINED, TaskStatus.BINDING)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
@@ -102,14 +105,16 @@ def run(
 
 
 def _keep_room(session: Session) -> None:
-    """Remember the groups that pods were evicted for until they are placed, so that no other takes the room."""
+    """Remember the groups that pods were evicted for until they are bound, so that no other takes the room."""
     made_room = session.state.made_room
+    if made_room is None:
+        return
     for key in (*made_room, *sorted(session.changed - made_room.keys())):
         job = session.jobs.get(key)
-        coming = job.of(TaskStatus.PIPELINED).values() if job is not None else ()
-        if key not in made_room and any(task.evicted_others for task in coming):
-            made_room[key] = None
-        elif key in made_room and not coming:
+        if key not in made_room:
+            if job is not None and any(task.evicted_others for task in job.of(TaskStatus.PIPELINED).values()):
+                made_room[key] = None
+        elif job is None or not job.count(_COMING):
             del made_room[key]
 
 

@@ -47,8 +47,9 @@ class State:
     run_times: RunTimes = field(default_factory=RunTimes)
     #: By group with a planned start, when it was first planned; outlives the session.
     planned: dict[str, float] = field(default_factory=dict)
-    #: Groups that pods were evicted for and that are not placed yet, the longest first; outlives the session.
-    made_room: dict[str, None] = field(default_factory=dict)
+    #: Groups that pods were evicted for and that are not bound yet, the longest first; outlives the session. None if
+    #: sessions do not follow each other: then nominations of pods tell.
+    made_room: dict[str, None] | None = None
     #: None if nothing outside may be asked.
     ask: Ask | None = None
     #: Seconds since the epoch.

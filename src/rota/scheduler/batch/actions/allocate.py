@@ -23,7 +23,7 @@ from rota.scheduler.batch.plugin import Purpose
 from rota.scheduler.batch.queues import Queue
 from rota.scheduler.batch.sessions import Session
 from rota.scheduler.batch.statements import Operation, Statement, save
-from rota.scheduler.batch.statuses import PodGroupPhase
+from rota.scheduler.batch.statuses import PodGroupPhase, TaskStatus
 from rota.scheduler.batch.tasks import Task
 from rota.scheduler.batch.verdicts import ErrorCache
 
@@ -82,7 +82,8 @@ class Allocate:
         In Volcano they can. A queue with a strict order keeps it.
         """
         session = self._session
-        for key in [key for key in session.state.made_room if key in sheets]:
+        made_room = session.state.made_room or {}
+        for key in [key for key in made_room if key in sheets]:
             job = session.jobs[key]
             queue = session.queues[job.queue]
             if queue.fifo or session.overused(queue) or self._serve(job, sheets[key]):
@@ -90,6 +91,8 @@ class Allocate:
             del sheets[key]
             if not session.ready(job):
                 session.refused(job)
+                if not job.of(TaskStatus.PIPELINED):  # the room is lost: the group may evict again
+                    del made_room[key]
 
     def _serve_queues(
         self,

@@ -181,12 +181,16 @@ class Preempt:
         return True
 
     def _entitled(self, preemptor: Task) -> bool:
-        """Whether a pod may evict: by policy, and not while resources of its earlier victims are being freed."""
+        """Whether a pod may evict: by policy, and not while resources of its earlier victims are being freed.
+
+        Volcano never takes a nomination back, so a pod whose room was lost to another one does not evict again. Where
+        sessions follow each other, it is known which groups wait for their victims, and a nomination of others is old.
+        """
         session, nodes = self._session, self._session.nodes
         if not preemptor.preempts:
             return False
-        nominated = preemptor.info.nominated_node
-        if not nominated:
+        nominated, made_room = preemptor.info.nominated_node, session.state.made_room
+        if not nominated or (made_room is not None and preemptor.job not in made_room):
             return True
         row = nodes.rows.get(nominated)
         if row is None:
