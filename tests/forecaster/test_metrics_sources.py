@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from rota.cli.forecaster import command
 from rota.forecast.node_series import NodeSeries
-from rota.forecaster import kinds, prometheus_samples, rights
+from rota.forecaster import kinds, metrics_sources, prometheus_samples, rights
 from rota.forecaster.forecaster import Forecaster, PrometheusSettings, Settings
 from rota.forecaster.metrics_sources import PrometheusMetrics
 from rota.testing.schedulers import cluster
@@ -97,6 +97,20 @@ async def test_a_prometheus_that_is_not_well_measures_nothing(status: int, given
         served.status, served.answers = status, {"container": given}
         assert list(await source.nodes()) == []
         assert list(await source.pods()) == []
+
+
+async def test_an_answer_that_comes_in_many_parts_is_read_to_its_end() -> None:
+    nodes = 20_000
+    async with prometheus() as (served, source):
+        served.answers = {"container": answer(*(({"node": f"node-{number}"}, "1") for number in range(nodes)))}
+        assert len(await source.nodes()) == nodes
+
+
+async def test_an_answer_without_end_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_sources, "_MOST_BYTES", 1000)
+    async with prometheus() as (served, source):
+        served.answers = {"container": answer(*(({"node": f"node-{number}"}, "1") for number in range(100)))}
+        assert list(await source.nodes()) == []
 
 
 async def test_a_prometheus_that_is_gone_measures_nothing() -> None:

@@ -110,10 +110,20 @@ class PrometheusMetrics:
             headers["Authorization"] = f"Bearer {self._token_file.read_text().strip()}"
         timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
         async with self._session.post(self._url, data={"query": query}, headers=headers, timeout=timeout) as answer:
-            body = await answer.content.read(_MOST_BYTES)
+            body = await _read(answer)
             if answer.status != _OK:
                 raise prometheus_samples.AnswerError(f"HTTP {answer.status}: {body[:200].decode(errors='replace')}")
         try:
             return msgspec.json.decode(body)
         except msgspec.DecodeError as error:
             raise prometheus_samples.AnswerError(str(error)) from None
+
+
+async def _read(answer: aiohttp.ClientResponse) -> bytes:
+    """The whole body; a stream gives no more at a time than has arrived."""
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > _MOST_BYTES:
+            raise prometheus_samples.AnswerError(f"the answer has more than {_MOST_BYTES} bytes")
+    return bytes(body)
