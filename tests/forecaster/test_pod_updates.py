@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
-from rota.api import times
+from rota.api import errors, times
 from rota.forecaster import pod_updates
+from rota.forecaster.pod_updater import PodUpdater
 from rota.forecaster.pod_updates import LONG_S, MARK
+from rota.kit.metrics import Metrics
+from rota.kit.system import SystemClock
 from rota.testing.clusters import Document, make_pod
 
 NOW = 2_000_000.0
@@ -107,3 +110,28 @@ def test_resizes_in_place_are_tried_waited_for_and_given_up() -> None:
     assert ways({"type": "PodResizeInProgress", "status": "True"}) == []
     assert ways(*pending("Deferred", 1000)) == [False]
     assert ways(*pending("Infeasible", 1)) == [False]
+
+
+class Busy:
+    """A client whose server resizes no pod now, and evicts every one."""
+
+    def __init__(self) -> None:
+        self.evicted: list[str] = []
+
+    async def patch(self, *_: Any, **__: Any) -> Any:
+        raise errors.ServiceUnavailable("try again")
+
+    async def create(self, _: Any, obj: Document, **__: Any) -> Any:
+        self.evicted.append(obj["metadata"]["name"])
+        return obj
+
+
+async def test_a_server_that_fails_to_resize_ends_neither_the_pod_nor_the_turn() -> None:
+    client = Busy()
+    updater = PodUpdater(client, clock=SystemClock(), metrics=Metrics("test"))  # type: ignore[arg-type]
+    recreated = autoscaler("Recreate")
+    recreated["metadata"]["uid"] = "b"
+    pods = [replica(number) for number in range(2)]
+    assert await updater.turn([autoscaler("InPlaceOrRecreate"), recreated], pods, ()) == set()
+    assert client.evicted == ["db-0"]
+    assert list(updater._evicted) == [("b", 0)]

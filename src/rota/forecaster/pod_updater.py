@@ -37,32 +37,30 @@ class PodUpdater:
 
     async def turn(self, autoscalers: Iterable[Object], pods: Iterable[Object], ranges: Iterable[Object]) -> set[str]:
         """Update what is due; returns the uids of the autoscalers whose new pods the webhook does not see."""
-        pods, ranges, unreached = list(pods), list(ranges), set()
-        evicted = {}
+        autoscalers, pods, ranges, unreached = list(autoscalers), list(pods), list(ranges), set()
+        present = set(map(_key, autoscalers))
+        self._evicted = {key: when for key, when in self._evicted.items() if key in present}
         for each in autoscalers:
-            key, place = (meta.uid(each), int(meta.metadata(each).get("generation") or 0)), meta.namespace(each)
-            if key in self._evicted:
-                evicted[key] = self._evicted[key]
+            key, place = _key(each), meta.namespace(each)
             decision = pod_updates.decide(
                 each,
                 [pod for pod in pods if meta.namespace(pod) == place],
                 [one for one in ranges if meta.namespace(one) == place],
                 now_s=self._clock.now(),
-                evicted_s=evicted.get(key),
+                evicted_s=self._evicted.get(key),
             )
             if decision.unreached:
                 unreached.add(meta.uid(each))
             for update in decision.updates:
                 before_s = self._clock.now()
                 if await self._update(update):
-                    evicted[key] = before_s
-        self._evicted = evicted
+                    self._evicted[key] = before_s
         return unreached
 
     async def _update(self, update: Update) -> bool:
         """Update one pod; whether it was evicted."""
         name, namespace = meta.name(update.pod), meta.namespace(update.pod)
-        outcome = "resized" if update.in_place and await self._is_resized(update) else ""
+        outcome = await self._resize(update) if update.in_place else ""
         if not outcome:
             try:
                 await pod_actions.evict(self._client, name, namespace=namespace, uid=meta.uid(update.pod))
@@ -78,7 +76,8 @@ class PodUpdater:
         log.info("pod with other than recommended resources", pod=f"{namespace}/{name}", outcome=outcome)
         return outcome == "evicted"
 
-    async def _is_resized(self, update: Update) -> bool:
+    async def _resize(self, update: Update) -> str:
+        """Resize a pod in place; returns the outcome, which is empty if only a new pod can have other resources."""
         containers = (update.pod.get("spec") or {}).get("containers") or ()
         changed = [
             {"name": containers[position]["name"], "resources": resources}
@@ -96,5 +95,13 @@ class PodUpdater:
         except (errors.NotFound, errors.MethodNotAllowed, errors.Invalid, errors.Forbidden) as error:
             # The server has no such subresource, or refuses this resize: a new pod it is.
             log.info("pod cannot be resized in place", pod=meta.qualified_name(update.pod), error=error)
-            return False
-        return True
+            return ""
+        except (errors.ApiError, TransportError) as error:
+            # A busy server says nothing about the pod: it keeps running until the next turn.
+            log.warning("pod cannot be updated", pod=meta.qualified_name(update.pod), error=error)
+            return "failed"
+        return "resized"
+
+
+def _key(autoscaler: Object) -> tuple[str, int]:
+    return meta.uid(autoscaler), int(meta.metadata(autoscaler).get("generation") or 0)
