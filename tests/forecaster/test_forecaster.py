@@ -162,6 +162,33 @@ async def test_a_vertical_pod_autoscaler_gets_a_recommendation() -> None:
         assert unsupported["message"].startswith("updateMode Recreate is not applied")
 
 
+async def test_an_autoscaler_with_bounds_that_are_no_amounts_harms_no_other() -> None:
+    async with cluster() as running:
+        client = Measuring(running.client)
+        one, recommender = forecaster(running, client), Recommender()
+        await one.install()
+        for name, policy in (("broken", {"containerName": "*", "minAllowed": {"cpu": "a lot"}}), ("sound", {})):
+            spec = {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}}
+            made = {
+                "apiVersion": "autoscaling.k8s.io/v1",
+                "kind": "VerticalPodAutoscaler",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {**spec, "resourcePolicy": {"containerPolicies": [policy] if policy else []}},
+            }
+            await running.client.create(kinds.AUTOSCALERS, made)
+        pod = make_pod("db-0")
+        pod["metadata"]["ownerReferences"] = [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}
+        ]
+        await running.client.create(kinds.PODS, pod)
+        running_now = {"status": {"phase": "Running"}}
+        await running.client.patch(kinds.PODS, "db-0", running_now, namespace="default", subresource="status")
+        client.pods = {"db-0": "100m"}
+        assert await one.recommend(recommender) == 1
+        found = await running.client.get(kinds.AUTOSCALERS, "sound", namespace="default")
+        assert found["status"]["recommendation"]["containerRecommendations"]
+
+
 def test_the_roles_that_the_command_names_have_every_permission() -> None:
     path = Path(__file__).parents[2] / assembly._ROLES["forecaster"]
     granted = {

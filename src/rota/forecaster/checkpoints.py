@@ -18,6 +18,8 @@ Object = Mapping[str, Any]
 
 VERSION: Final = "v3"
 _GREATEST: Final = 10_000
+#: No history has a weight above this; weights that users write are of any size.
+_HEAVIEST: Final = 1e30
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def state(checkpoint: Object) -> HistoryState | None:
             _read(status["cpuHistogram"], VPA_CPU),
             _read(status["memoryHistogram"], VPA_MEMORY),
         )
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return None
 
 
@@ -104,11 +106,11 @@ def _histogram(kept: tuple[float, Floats]) -> dict[str, Any]:
 def _read(histogram: Object, buckets: Buckets) -> tuple[float, Floats]:
     weights = np.zeros(buckets.count)
     for at, weight in (histogram.get("bucketWeights") or {}).items():
-        if not 0 <= int(at) < buckets.count or weight < 0:
+        if not (0 <= int(at) < buckets.count and isinstance(weight, int) and 0 <= weight <= _GREATEST):
             raise ValueError(f"bucket {at} cannot be")
         weights[int(at)] = weight
     total = float(histogram.get("totalWeight") or 0.0)
-    if not np.isfinite(total) or total < 0:
+    if not 0 <= total <= _HEAVIEST:
         raise ValueError("the total weight cannot be")
     reference = histogram.get("referenceTimestamp")
     scaled = weights * (total / weights.sum()) if weights.any() else weights

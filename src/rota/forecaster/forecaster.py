@@ -244,7 +244,12 @@ class Forecaster:
             unapplied = UNREACHED if meta.uid(each) in self._unreached else ""
             if self._settings.webhook is None:
                 unapplied = NO_WEBHOOK
-            status = recommender.status(each, matched=matched, now_s=now, unapplied=unapplied)
+            try:
+                status = recommender.status(each, matched=matched, now_s=now, unapplied=unapplied)
+            except ValueError as error:
+                # The bounds of its policy are no amounts; that concerns this object only.
+                log.warning("autoscaler cannot be served", autoscaler=meta.qualified_name(each), error=error)
+                continue
             present.append({**each, "status": status})
             if status == each.get("status"):
                 continue
