@@ -95,6 +95,9 @@ def test_all_clusters_take_part_unless_some_are_named() -> None:
     assert exposure.targets(named, clusters) == ["a", "b", "down", "nowhere"]
     assert exposure.targets(_exposed(providers=("a",)), clusters) == ["a", "b", "down", "old"]
     assert exposure.unknown(named, clusters) == ["nowhere"]
+    # An agent may report a group without resources.
+    clusters[1]["status"]["apiEnablements"] = [{"groupVersion": exposure.SLICE[0]}]
+    assert exposure.providers(_exposed(), clusters) == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ def _named(service: Object, member: str) -> set[str]:
 
 def _takes_part(cluster: Object) -> bool:
     return not meta.is_deleting(cluster) and any(
-        enabled.get("groupVersion") == SLICE[0] and any(one.get("kind") == SLICE[1] for one in enabled["resources"])
+        enabled.get("groupVersion") == SLICE[0]
+        and any(one.get("kind") == SLICE[1] for one in enabled.get("resources") or ())
         for enabled in (cluster.get("status") or {}).get("apiEnablements") or ()
     )
