@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from rota.bench.federation import PLACEMENTS, binding, cluster
@@ -14,7 +15,7 @@ from rota.federation.control.observers import Observers
 from rota.federation.estimation import nodes
 from rota.federation.estimation.capacity_sources import PREFIX
 from rota.federation.estimation.member_nodes import MemberNodes, NodeCapacity
-from rota.federation.member import connections, summaries
+from rota.federation.member import connections, observation, summaries
 from rota.federation.placement.fleet import Fleet
 from rota.federation.placement.scheduler import Scheduler
 from rota.testing import virtual_api
@@ -163,3 +164,18 @@ async def test_nodes_of_a_member_are_known_while_it_answers(monkeypatch: pytest.
         await observe()
         assert known.replicas(asked) == {}
         await watched.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"spec": {"taints": "gpu"}},
+        {"spec": {"taints": [{"key": ["gpu"], "effect": "NoSchedule"}]}},
+        {"metadata": {"name": "n1", "labels": ["zone"]}},
+        {"metadata": {"name": "n1", "labels": {"zone": {}}}},
+        {"status": {"allocatable": {"cpu": "much"}}},
+    ],
+)
+def test_a_node_of_a_hostile_member_that_is_none_is_left_out(damage: dict[str, Any]) -> None:
+    assert observation._read_node(msgspec.json.encode({**_node("n1"), **damage})) is None
+    assert observation._read_node(msgspec.json.encode(_node("n1", taints=[TAINT]))) is not None

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from rota.api import meta, quantities, resources
 from rota.api.kinds import ResourceType
 from rota.federation.estimation.member_nodes import NodeCapacity
@@ -42,12 +44,15 @@ class PodShare(NamedTuple):
 
 
 def node_share(node: Object) -> NodeShare:
-    """What counts of a node."""
+    """What counts of a node; ValueError if its labels or taints are none."""
     is_ready = meta.is_condition_true(node, "Ready")
     spec: Object = node.get("spec") or {}
     unschedulable = bool(spec.get("unschedulable"))
     total = resources.node_allocatable(node)
-    capacity = NodeCapacity(meta.name(node), meta.labels(node), tuple(spec.get("taints") or ()), unschedulable, total)
+    # A member may be hostile, and placement reads these of all members.
+    labels = msgspec.convert(meta.labels(node), dict[str, str])
+    taints = msgspec.convert(spec.get("taints") or (), tuple[dict[str, str | None], ...])
+    capacity = NodeCapacity(str(meta.name(node)), labels, taints, unschedulable, total)
     return NodeShare(is_ready, total if is_ready and not unschedulable else {}, capacity)
 
 
