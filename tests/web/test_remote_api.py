@@ -10,7 +10,9 @@ import pytest
 
 from rota.apiserver.server import http_server
 from rota.client.endpoints import Endpoint
+from rota.client.masters import Master
 from rota.testing.servers.processes import free_port
+from rota.web import beside
 from rota.web.remote_api import RemoteApi
 
 GONE = "http://127.0.0.1:{}"
@@ -129,3 +131,12 @@ async def test_streams_end_when_their_server_no_longer_answers() -> None:
             assert status == 200
             assert await ask(api, "GET", "/api/v1/pods") == (200, "second")
             first.ends.set()
+
+
+def test_credentials_go_only_to_masters_that_are_reached_as_the_given_one_is() -> None:
+    addresses = ("https://m1:6443", "https://m2:6443", "http://m3:6443", "https://127.0.0.1:6443", "ftp://m4")
+    running = [Master(identity=one, address=one, version="", renewed_at=0.0) for one in addresses]
+    given = Endpoint(server="https://m1:6443", fallbacks=("https://balancer",))
+    assert beside.fallbacks(given, running) == ("https://balancer", "https://m2:6443")
+    here = Endpoint(server="https://127.0.0.1:6444")
+    assert beside.fallbacks(here, running) == ("https://127.0.0.1:6443",)

@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from rota.apiserver.server import http_server
 from rota.client import client_factory, masters
 from rota.client.endpoints import Endpoint
+from rota.client.masters import Master
 from rota.kit import system, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -64,15 +66,23 @@ async def run(endpoint: Endpoint, *, ready: Callable[[str], None]) -> None:
 
 
 async def _with_all_masters(endpoint: Endpoint, *, clock: Clock, rng: Rng) -> Endpoint:
-    """The endpoint with the masters that are registered now, in case its own server fails.
-
-    A loopback address means another machine there, unless the endpoint's server has one too.
-    """
+    """The endpoint with the masters that are registered now, in case its own server fails."""
     async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
         found = await masters.listed(client)
-    is_here = masters.is_loopback(endpoint.server)
-    others = [
-        one.address for one in found if one.is_current(clock.now()) and masters.is_loopback(one.address) == is_here
-    ]
+    return replace(endpoint, fallbacks=fallbacks(endpoint, [one for one in found if one.is_current(clock.now())]))
+
+
+def fallbacks(endpoint: Endpoint, running: Iterable[Master]) -> tuple[str, ...]:
+    """The servers that an endpoint has besides its own: those it was given, and running masters.
+
+    A loopback address means another machine there, unless the endpoint's server has one too. The address is what a
+    Lease says: the credentials of the user go only to servers that prove who they are in the same way.
+    """
+    own = _way(endpoint.server)
+    others = [one.address for one in running if _way(one.address) == own]
     known = dict.fromkeys((endpoint.server, *endpoint.fallbacks, *others))
-    return replace(endpoint, fallbacks=tuple(known)[1:])
+    return tuple(known)[1:]
+
+
+def _way(url: str) -> tuple[str, bool]:
+    return urlsplit(url).scheme, masters.is_loopback(url)
