@@ -248,6 +248,7 @@ def test_values_in_a_json_patch_have_the_form_of_protobuf() -> None:
         "bytes": b"\x00\x01",
         "time": Timestamp(0),
         "span": Duration(1_500_000_000),
+        "short": Duration(1_500),
         "null": None,
     }
     patched = mutation_patches.json_patched([_object("JSONPatch", op="add", path="/x", value=given)], {})
@@ -260,6 +261,7 @@ def test_values_in_a_json_patch_have_the_form_of_protobuf() -> None:
             "bytes": "AAE=",
             "time": "1970-01-01T00:00:00Z",
             "span": "1.5s",
+            "short": "0.0000015s",
             "null": None,
         }
     }
@@ -283,5 +285,6 @@ def test_a_configuration_leaves_what_it_does_not_name() -> None:
     value = _object("Object", data={"y": "2"})
     changed = mutation_patches.apply_configuration(value, live, schema)
     assert changed == {**live, "data": {"x": "1", "y": "2"}}
-    with pytest.raises(MutationError, match="has no form in JSON"):
-        mutation_patches.apply_configuration(_object("Object", data={"y": Timestamp(0)}), live, schema)
+    for wrong in (Timestamp(0), float("nan")):
+        with pytest.raises(MutationError, match="has no form in JSON"):
+            mutation_patches.apply_configuration(_object("Object", data={"y": wrong}), live, schema)

@@ -8,6 +8,7 @@ schema treats as one value may not be in it: setting one field of them would rem
 import base64
 import math
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 from rota.api import gotext
@@ -96,7 +97,9 @@ def _plain(value: Any) -> Any:
         return {_key(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    if value is None or isinstance(value, bool | str) or type(value) in (int, float):
+    if value is None or isinstance(value, bool | str) or type(value) is int:
+        return value
+    if type(value) is float and math.isfinite(value):
         return value
     raise MutationError(f"error applying patch: a value of type {type_of(value)} has no form in JSON")
 
@@ -114,7 +117,8 @@ def _json(value: Any) -> Any:
     if isinstance(value, Timestamp):
         return str(value)
     if isinstance(value, Duration):
-        return f"{format(value / _SECOND, 'f').rstrip('0').rstrip('.')}s"
+        # All digits of the seconds, as Go writes them, and no exponent.
+        return f"{format(Decimal(repr(value / _SECOND)), 'f').removesuffix('.0')}s"
     if isinstance(value, int):
         return int(value) if abs(value) <= _MOST_EXACT else str(int(value))
     if isinstance(value, float) and math.isfinite(value):
