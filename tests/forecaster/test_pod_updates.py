@@ -1,5 +1,6 @@
 """Which pods are updated: bounds, age, pace, requirements, and what stops a workload's updates."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from rota.api import errors, times
 from rota.forecaster import pod_updates
 from rota.forecaster.pod_updater import PodUpdater
-from rota.forecaster.pod_updates import LONG_S, MARK
+from rota.forecaster.pod_updates import LONG_S, MARK, Evictions
 from rota.kit.metrics import Metrics
 from rota.kit.system import SystemClock
 from rota.testing.clusters import Document, make_pod
@@ -86,12 +87,26 @@ def test_eviction_requirements(change: str, expected: list[str]) -> None:
 
 def test_new_pods_without_the_mark_stop_the_updates() -> None:
     """Without the webhook a replacement would have the requests of its template, and would be evicted again."""
-    pods = [replica(0), replica(1), replica(2, age_s=5)]
-    assert not pod_updates.decide(autoscaler(), pods, (), now_s=NOW, evicted_s=None).unreached
-    assert pod_updates.decide(autoscaler(), pods, (), now_s=NOW, evicted_s=NOW - 10).unreached
-    assert due(autoscaler(), pods, evicted_s=NOW - 10) == []
+    pods = [replica(0), replica(1), replica(2)]
+    assert not pod_updates.decide(autoscaler(), pods, (), now_s=NOW).unreached
+    last = Evictions(NOW - 60, 1, frozenset({"uid-db-0", "uid-db-1", "evicted"}))
+    assert pod_updates.decide(autoscaler(), pods, (), now_s=NOW, evictions=last).unreached
+    assert due(autoscaler(), pods, evictions=last) == []
     pods[2]["metadata"]["annotations"] = {MARK: "c"}
-    assert due(autoscaler(), pods, evicted_s=NOW - 10) == ["db-0"]
+    assert due(autoscaler(), pods, evictions=last) == ["db-0"]
+
+
+def test_a_workload_whose_replacements_do_not_come_loses_no_more_pods() -> None:
+    """Otherwise it would lose half of what is left at each turn."""
+    pods = [replica(number) for number in range(4)]
+    assert due(autoscaler(), pods) == ["db-0", "db-1"]
+    last = Evictions(NOW - 60, 2, frozenset(f"uid-db-{number}" for number in range(4)))
+    assert due(autoscaler(), pods[2:], evictions=last) == []
+    came = [replica(number, "500m", metadata={"uid": f"new-{number}", "annotations": {MARK: "c"}}) for number in (0, 1)]
+    assert due(autoscaler(), [*pods[2:], came[0]], evictions=last) == []
+    assert due(autoscaler(), [*pods[2:], *came], evictions=last) == ["db-2", "db-3"]
+    # After so long, the workload has been made smaller.
+    assert due(autoscaler(), pods[2:], evictions=replace(last, at_s=NOW - LONG_S)) == ["db-2"]
 
 
 def test_resizes_in_place_are_tried_waited_for_and_given_up() -> None:

@@ -12,7 +12,7 @@ from rota.client import pods as pod_actions
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, PatchType
 from rota.forecaster import pod_updates, recommended_pods
-from rota.forecaster.pod_updates import Update
+from rota.forecaster.pod_updates import Evictions, Update
 from rota.kit import logs
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
@@ -32,29 +32,32 @@ class PodUpdater:
         self._updates: Final = metrics.counter(
             "pod_updates_total", "Updates of running pods, by outcome.", ("outcome",)
         )
-        #: When a pod was evicted last, by the uid and the generation of the autoscaler.
-        self._evicted: dict[tuple[str, int], float] = {}
+        #: The last evictions of a workload, by the uid and the generation of its autoscaler.
+        self._evicted: dict[tuple[str, int], Evictions] = {}
 
     async def turn(self, autoscalers: Iterable[Object], pods: Iterable[Object], ranges: Iterable[Object]) -> set[str]:
         """Update what is due; returns the uids of the autoscalers whose new pods the webhook does not see."""
         autoscalers, pods, ranges, unreached = list(autoscalers), list(pods), list(ranges), set()
         present = set(map(_key, autoscalers))
-        self._evicted = {key: when for key, when in self._evicted.items() if key in present}
+        self._evicted = {key: last for key, last in self._evicted.items() if key in present}
         for each in autoscalers:
             key, place = _key(each), meta.namespace(each)
+            here = [pod for pod in pods if meta.namespace(pod) == place]
             decision = pod_updates.decide(
                 each,
-                [pod for pod in pods if meta.namespace(pod) == place],
+                here,
                 [one for one in ranges if meta.namespace(one) == place],
                 now_s=self._clock.now(),
-                evicted_s=self._evicted.get(key),
+                evictions=self._evicted.get(key),
             )
             if decision.unreached:
                 unreached.add(meta.uid(each))
+            count = 0
             for update in decision.updates:
-                before_s = self._clock.now()
                 if await self._update(update):
-                    self._evicted[key] = before_s
+                    count += 1
+                    known = frozenset(meta.uid(pod) for pod in here if recommended_pods.names(each, pod))
+                    self._evicted[key] = Evictions(self._clock.now(), count, known)
         return unreached
 
     async def _update(self, update: Update) -> bool:

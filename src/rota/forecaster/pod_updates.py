@@ -6,7 +6,9 @@ pods, and a workload with fewer pods than `minReplicas` (2 if not set) is left a
 they are the API server's.
 
 A pod that is evicted must come back with other requests, or it would be evicted again and again. So a pod that came
-after an eviction and does not carry the mark of the webhook stops the updates of its workload.
+after an eviction and does not carry the mark of the webhook stops the updates of its workload. If no replacement comes,
+for example because a quota refuses it, the pods that are left would be the base of the next half. So a workload waits
+for its replacements, at most half a day: it may have been made smaller.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +44,16 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class Evictions:
+    """The last evictions of a workload."""
+
+    at_s: float
+    count: int
+    #: The uids of the pods that were there before.
+    known: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """The updates of one turn, or why there are none."""
 
@@ -56,24 +68,21 @@ def decide(
     ranges: Iterable[Object],
     *,
     now_s: float,
-    evicted_s: float | None = None,
+    evictions: Evictions | None = None,
 ) -> Decision:
-    """The pods of one workload to update now; `pods` and `ranges` are those of its namespace.
-
-    `evicted_s` is when one of them was evicted last.
-    """
+    """The pods of one workload to update now; `pods` and `ranges` are those of its namespace."""
     chosen = recommended_pods.mode(autoscaler)
     if chosen not in RECREATE and chosen != IN_PLACE:
         return Decision()
     there = [pod for pod in pods if _phase(pod) not in _ENDED and recommended_pods.names(autoscaler, pod)]
     ranges = list(ranges)
     changes = {meta.uid(pod): recommended_pods.wanted(autoscaler, pod, ranges) for pod in there}
-    if evicted_s is not None and any(
-        # Times of objects have whole seconds.
-        _created(pod) >= int(evicted_s) and MARK not in meta.annotations(pod)
-        for pod in there
-    ):
-        return Decision(unreached=True)
+    if evictions is not None:
+        new = [pod for pod in there if meta.uid(pod) not in evictions.known]
+        if any(MARK not in meta.annotations(pod) for pod in new):
+            return Decision(unreached=True)
+        if len(new) < evictions.count and now_s - evictions.at_s < LONG_S:
+            return Decision()
     least = ((autoscaler.get("spec") or {}).get("updatePolicy") or {}).get("minReplicas") or MIN_REPLICAS
     available = [pod for pod in there if meta.is_condition_true(pod, "Ready") and not meta.is_deleting(pod)]
     if len(there) < least:
@@ -143,11 +152,6 @@ def _resize_failed(pod: Object, now_s: float) -> bool:
         return False
     since = pending.get("lastTransitionTime")
     return pending.get("reason") == "Infeasible" or (since is not None and now_s - times.parse(since) > DEFERRED_S)
-
-
-def _created(pod: Object) -> float:
-    created = meta.metadata(pod).get("creationTimestamp")
-    return times.parse(created) if created else 0.0
 
 
 def _phase(pod: Object) -> str:
