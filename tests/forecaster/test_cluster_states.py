@@ -62,6 +62,17 @@ async def test_the_state_of_the_whole_cluster_exists_and_follows_it() -> None:
             exposed = states.metrics.exposition()[1].decode()
             assert 'kube_node_status_allocatable{node="n1",resource="cpu",unit="core"} 4.0' in exposed
             assert 'kube_node_status_condition{condition="Ready",node="n1",status="true"} 1.0' in exposed
+            assert 'kube_node_status_condition{condition="Ready",node="n1",status="unknown"} 0.0' in exposed
+            silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+            await running.client.patch(kinds.NODES, "n1", silent, subresource="status")
+
+            async def lost() -> bool:
+                return (await status_of(running))["nodes"]["ready"] == 0  # type: ignore[no-any-return]
+
+            await running.until(lost)
+            exposed = states.metrics.exposition()[1].decode()
+            assert 'kube_node_status_condition{condition="Ready",node="n1",status="unknown"} 1.0' in exposed
+            assert 'kube_node_status_condition{condition="Ready",node="n1",status="false"} 0.0' in exposed
         # Another master has the figures after the end.
         assert states.metrics.value("headroom_pods", clusterstate="cluster", shape="medium") is None
 

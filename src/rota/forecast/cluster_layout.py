@@ -38,9 +38,15 @@ class Machine:
     labels: Mapping[str, str]
     capacity: Amounts
     allocatable: Amounts
-    ready: bool
+    #: The status of its condition Ready: True, False or Unknown; empty if it has none.
+    condition: str
     cordoned: bool
     tainted: bool
+
+    @property
+    def ready(self) -> bool:
+        """Whether the node is ready."""
+        return self.condition == "True"
 
     @property
     def zone(self) -> str:
@@ -98,7 +104,7 @@ class ClusterLayout:
             labels=meta.labels(node),
             capacity=capacity or allocatable,
             allocatable=allocatable,
-            ready=meta.is_condition_true(node, "Ready"),
+            condition=str((meta.condition(node, "Ready") or {}).get("status") or ""),
             cordoned=bool(spec.get("unschedulable")),
             tainted=any(
                 taint.get("effect") in _BLOCKING and taint.get("key") not in _OF_STATES

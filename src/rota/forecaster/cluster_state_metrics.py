@@ -124,9 +124,10 @@ def _export_known_names(metrics: Metrics, layout: Callable[[], ClusterLayout | N
         "The condition Ready of a node.",
         ("node", "condition", "status"),
         lambda: {
-            (name, "Ready", status): float(each.ready == (status == "true"))
+            (name, "Ready", status.lower()): float(each.condition == status)
             for name, each in _machines(layout())
-            for status in ("true", "false")
+            if each.condition
+            for status in ("True", "False", "Unknown")
         },
     )
 
