@@ -21,7 +21,8 @@ ROTA = str(Path(sys.executable).with_name("rota"))
 PROGRAMS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota" / "volcano" / "current"
 #: Options of Volcano's scheduler that keep it to itself: no election, no ports.
 ALONE = ("--leader-elect=false", "--enable-healthz=false", "--enable-metrics=false")
-pytestmark = pytest.mark.slow
+#: A busy machine needs longer than the limit of other tests to start four programs.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def job(name: str, pods: int) -> Object:
