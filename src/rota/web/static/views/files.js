@@ -10,7 +10,9 @@ const MOST_LISTING = 4 * 2 ** 20;
 const MOST_FILE = 64 * 2 ** 20;
 const MOST_ENTRIES = 2000;
 /** The folder, and a line for each entry: mode in hexadecimal, bytes, time of change, name. */
-const LIST = 'cd -- "$1" && pwd && { stat -c "%f %s %Y %n" -- * .[!.]* 2> /dev/null; true; } | head -n "$2"';
+const LIST =
+  'command -v stat > /dev/null || { echo "there is no stat in the container" >&2; exit 1; }; ' +
+  'cd -- "$1" && pwd && { stat -c "%f %s %Y %n" -- * .[!.]* ..?* 2> /dev/null; true; } | head -n "$2"';
 
 /** @typedef {{name: string, folder: boolean, link: boolean, bytes: number, changed: number}} Entry */
 
