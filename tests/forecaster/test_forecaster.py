@@ -12,7 +12,7 @@ from rota.client import status_writes
 from rota.client.verbs import Client
 from rota.forecast.fleet import FleetSettings
 from rota.forecast.node_series import WORKER, NodeSeries
-from rota.forecaster import kinds, rights
+from rota.forecaster import autoscaler_webhook, kinds, rights
 from rota.forecaster.forecaster import Forecaster, Settings, WebhookSettings
 from rota.forecaster.vertical_autoscalers import Recommender
 from rota.testing.clusters import make_pod
@@ -202,6 +202,8 @@ def test_the_roles_that_the_command_names_have_every_permission() -> None:
     everything = replace(SETTINGS, webhook=WebhookSettings(address=("", 0), tls=None))
     assert {(right.group, right.resource, right.verb) for right in rights.needed(everything)} == granted
     assert not any(right.resource == "pods/eviction" for right in rights.needed(SETTINGS))
+    own = {right.name for right in rights.needed(everything) if right.verb == "patch" and "webhook" in right.resource}
+    assert own == {autoscaler_webhook.NAME}, "it must not change the webhooks of others"
 
 
 async def test_without_the_rights_to_the_newer_kinds_forecasts_are_published() -> None:

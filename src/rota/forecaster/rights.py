@@ -1,6 +1,7 @@
 """The permissions that `rota forecaster` needs at an API server."""
 
 from rota.client.rights import Right, leased, table
+from rota.forecaster.autoscaler_webhook import NAME
 from rota.forecaster.forecaster import LEASE, Settings
 
 
@@ -40,5 +41,6 @@ def _applying() -> tuple[Right, ...]:
         *table("list,watch", "limitranges"),
         *table("create", "pods/eviction"),
         *table("patch", "pods/resize", loses="resizes in place; pods are evicted instead"),
-        *table("create,get,patch", "mutatingwebhookconfigurations", "admissionregistration.k8s.io"),
+        *table("create", "mutatingwebhookconfigurations", "admissionregistration.k8s.io"),
+        *table("get,patch", "mutatingwebhookconfigurations", "admissionregistration.k8s.io", name=NAME),
     )
