@@ -8,7 +8,8 @@ import pytest
 
 from rota.api.cel.values import Duration, ObjectValue, Timestamp
 from rota.api.patches import schemas
-from rota.apiserver.admission import mutation_patches
+from rota.apiserver.admission import mutating_policies, mutation_patches
+from rota.apiserver.admission.bound_policies import BoundPolicies
 from rota.apiserver.admission.mutation_patches import MutationError
 from rota.testing.api import ApiServer
 from rota.testing.webhook_server import Said, WebhookServer
@@ -288,3 +289,22 @@ def test_a_configuration_leaves_what_it_does_not_name() -> None:
     for wrong in (Timestamp(0), float("nan")):
         with pytest.raises(MutationError, match="has no form in JSON"):
             mutation_patches.apply_configuration(_object("Object", data={"y": wrong}), live, schema)
+
+
+class Followed:
+    """A cache of one object."""
+
+    def __init__(self, obj: dict[str, Any]) -> None:
+        self._obj = obj
+
+    def subscribe(self, note: Any) -> None:
+        note(None, self._obj)
+
+
+def test_a_stored_policy_without_an_expression_is_wrong_and_not_without_effect() -> None:
+    """An older server has stored it without a check."""
+    policy = {"metadata": {"name": "p"}, "spec": {"mutations": [_apply(LABEL), _apply("")]}}
+    bound = {"metadata": {"name": "p"}, "spec": {"policyName": "p"}}
+    known: Any = BoundPolicies(Followed(policy), Followed(bound), mutating_policies._compiled)  # type: ignore[arg-type]
+    ((found, _),) = known
+    assert found.error == "spec.mutations[1].applyConfiguration.expression: Required value"

@@ -85,7 +85,7 @@ class BoundPolicies(Generic[C]):
             spec.get("paramKind"),
             RequestMatcher(spec.get("matchConstraints") or {}),
             compiled,
-            errors[0].detail if errors else "",
+            (errors[0].detail or str(errors[0])) if errors else "",
         )
 
     def _note_binding(self, old: Object | None, new: Object | None) -> None:
