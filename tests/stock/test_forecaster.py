@@ -25,7 +25,8 @@ from rota.testing.servers.kubernetes import StockApiServer
 ROTA = str(Path(sys.executable).with_name("rota"))
 _PATIENCE_S = 90.0
 OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}
-pytestmark = [pytest.mark.slow, pytest.mark.stock]
+# Two waits of this length are more than the limit of other tests.
+pytestmark = [pytest.mark.slow, pytest.mark.stock, pytest.mark.timeout(400)]
 
 
 def _command(server: StockApiServer, folder: Path) -> list[str]:
