@@ -81,11 +81,36 @@ def test_limit_ranges_of_containers_bound_the_amounts(bounds: dict[str, Any], ex
     assert only(found) == expected
 
 
+@pytest.mark.parametrize(
+    ("requests", "limits", "target", "policy", "expected"),
+    [
+        # What is rounded up would be above the ratio.
+        ("1", "1500m", "333m", {}, Amount(333, 499)),
+        ("200m", "200m", "500m", {}, Amount(500, 500)),
+        # A lower request would be above it, too.
+        ("1", "1500m", "333m", {"controlledValues": "RequestsOnly"}, Amount(1000, 1500)),
+        ("1", "1500m", "1200m", {"controlledValues": "RequestsOnly"}, Amount(1200, 1500)),
+    ],
+)
+def test_the_greatest_ratio_of_a_limit_range_holds(
+    requests: str, limits: str, target: str, policy: dict[str, Any], expected: Amount
+) -> None:
+    """Otherwise the changed pod would be refused, and its workload would have none."""
+    made, ranges = (
+        pod({"cpu": requests}, {"cpu": limits}),
+        [limit_range("Container", maxLimitRequestRatio={"cpu": "1.5"})],
+    )
+    found = recommended_pods.wanted(autoscaler({"cpu": target}, **policy), made, ranges)
+    assert (only(found) if found else recommended_pods.present(made["spec"]["containers"][0], "cpu")) == expected
+
+
 def test_a_limit_of_whole_pods_prevents_a_change() -> None:
     given, made = autoscaler({"cpu": "500m"}), pod({"cpu": "200m"}, {"cpu": "400m"})
     assert recommended_pods.wanted(given, made, [limit_range("Pod", max={"cpu": "1"})])
     assert not recommended_pods.wanted(given, made, [limit_range("Pod", max={"cpu": "900m"})])
     assert not recommended_pods.wanted(given, made, [limit_range("Pod", min={"cpu": "600m"})])
+    assert recommended_pods.wanted(given, made, [limit_range("Pod", maxLimitRequestRatio={"cpu": "2"})])
+    assert not recommended_pods.wanted(given, made, [limit_range("Pod", maxLimitRequestRatio={"cpu": "1.9"})])
 
 
 def test_what_is_off_or_not_controlled_is_left() -> None:

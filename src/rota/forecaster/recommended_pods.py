@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rota.api import meta, pod_owners, reclaimed, resources
+from rota.api import meta, pod_owners, quantities, reclaimed, resources
 from rota.api.resources import CPU
 
 Object = Mapping[str, Any]
@@ -22,6 +22,8 @@ IN_PLACE: Final = "InPlaceOrRecreate"
 RECREATE: Final = frozenset({"Recreate", "Auto"})
 _ALL: Final = "*"
 _REQUESTS_ONLY: Final = "RequestsOnly"
+#: The ratio 1, in the unit of ratios.
+_ONE: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,22 +151,47 @@ def _amount(container: Object, resource: str, target: int, policy: Object, limit
             # The ratio stays: LimitRanges may bound it too.
             request, limit = max(request * most // limit, least), most
         request = min(request, most)
+    for each in limits:
+        ratio = _ratio(each, resource)
+        if not ratio or limit is None or limit * _ONE <= request * ratio:
+            continue
+        if scales:
+            limit = max(request * ratio // _ONE, request)
+        else:
+            request = -(-limit * _ONE // ratio)
     return Amount(request, limit)
 
 
 def _exceeds(pod: Object, changes: Wanted, limits: Sequence[Object]) -> bool:
     """Whether the changed pod exceeds a limit of whole pods."""
+
+    def amounts(resource: str) -> list[Amount]:
+        return [
+            changes.get(container["name"], {}).get(resource) or present(container, resource)
+            for container in (pod.get("spec") or {}).get("containers") or ()
+        ]
+
     for each in limits:
         for side, pick in (("max", max), ("min", min)):
             for resource, quantity in (each.get(side) or {}).items():
-                total = 0
-                for container in (pod.get("spec") or {}).get("containers") or ():
-                    amount = changes.get(container["name"], {}).get(resource) or present(container, resource)
-                    total += amount.request if amount.limit is None or side == "min" else amount.limit
+                total = sum(
+                    amount.request if amount.limit is None or side == "min" else amount.limit
+                    for amount in amounts(resource)
+                )
                 bound = resources.amount(resource, quantity)
                 if pick(total, bound) != bound:
                     return True
+        for resource in each.get("maxLimitRequestRatio") or ():
+            requested = sum(amount.request for amount in amounts(resource))
+            limited = sum(amount.limit or 0 for amount in amounts(resource))
+            if limited * _ONE > requested * _ratio(each, resource):
+                return True
     return False
+
+
+def _ratio(limit: Object, resource: str) -> int:
+    """The greatest ratio of limit to request, in parts of a billion; 0 if it has no bound."""
+    return quantities.from_wire((limit.get("maxLimitRequestRatio") or {}).get(resource)).nanos
 
 
 def _bound(limit: Object, side: str, resource: str, missing: Any) -> Any:
