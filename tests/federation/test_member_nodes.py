@@ -12,9 +12,9 @@ from rota.client.verbs import Client, Object
 from rota.federation import gates
 from rota.federation.clusters import Cluster
 from rota.federation.control.observers import Observers
-from rota.federation.estimation import nodes
+from rota.federation.estimation import amounts, nodes
 from rota.federation.estimation.capacity_sources import PREFIX
-from rota.federation.estimation.member_nodes import MemberNodes, NodeCapacity
+from rota.federation.estimation.member_nodes import MOST_SETS, MemberNodes, NodeCapacity
 from rota.federation.member import connections, observation, summaries
 from rota.federation.placement.fleet import Fleet
 from rota.federation.placement.scheduler import Scheduler
@@ -179,3 +179,27 @@ async def test_nodes_of_a_member_are_known_while_it_answers(monkeypatch: pytest.
 def test_a_node_of_a_hostile_member_that_is_none_is_left_out(damage: dict[str, Any]) -> None:
     assert observation._read_node(msgspec.json.encode({**_node("n1"), **damage})) is None
     assert observation._read_node(msgspec.json.encode(_node("n1", taints=[TAINT]))) is not None
+
+
+_PARTS = [
+    {"replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "500m"}}},
+    {"replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "500m"}}},
+]
+
+
+def test_sets_on_many_nodes_are_counted_without_looking_at_full_nodes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, looks, contained = _known(*(_node(f"n{number}") for number in range(100))), [], amounts.times_contained
+
+    def counted(free: Any, request: Any) -> int:
+        looks.append(1)
+        return contained(free, request)
+
+    monkeypatch.setattr(amounts, "times_contained", counted)
+    assert known.sets(_PARTS) == {"m1": 400}
+    assert len(looks) < 4 * 2 * 400
+
+
+def test_a_node_that_claims_endless_room_holds_no_more_than_is_ever_asked_for() -> None:
+    endless = _node("a", "1e15")
+    endless["status"]["allocatable"]["pods"] = "1e15"
+    assert _known(endless).sets(_PARTS) == {"m1": MOST_SETS}

@@ -16,6 +16,8 @@ Object: TypeAlias = Mapping[str, Any]
 
 #: How many different answers of one member are kept before they are worked out anew.
 _KEPT: Final = 4096
+#: So many sets are enough for every binding; a node that claims to have endless room would be filled for hours.
+MOST_SETS: Final = 10_000
 
 
 class NodeCapacity(NamedTuple):
@@ -57,9 +59,9 @@ class MemberNodes:
         return self._answered(("replicas", needed), lambda rooms: nodes.replicas(rooms, needed))
 
     def sets(self, components: Sequence[Object]) -> dict[str, int]:
-        """By member, how many complete sets of components fit."""
+        """By member, how many complete sets of components fit, at most `MOST_SETS`."""
         parts = [{**one, "replicaRequirements": _on_nodes(one.get("replicaRequirements") or {})} for one in components]
-        return self._answered(("sets", parts), lambda rooms: nodes.sets(rooms, parts))
+        return self._answered(("sets", parts), lambda rooms: nodes.sets(rooms, parts, at_most=MOST_SETS))
 
     def _answered(self, question: object, count: Callable[[Sequence[simulation.Room]], int]) -> dict[str, int]:
         key = msgspec.json.encode(question)

@@ -28,10 +28,16 @@ def replicas(nodes: Sequence[simulation.Room], requirements: Object | None, assu
     return sum(amounts.times_contained(room.free, request) for room in nodes if room.admits(claim))
 
 
-def sets(nodes: Sequence[simulation.Room], components: Sequence[Object], assumed: Sequence[Object] = ()) -> int:
-    """How many complete sets of components fit, first fit."""
+def sets(
+    nodes: Sequence[simulation.Room],
+    components: Sequence[Object],
+    assumed: Sequence[Object] = (),
+    *,
+    at_most: int = amounts.INT32_MAX,
+) -> int:
+    """How many complete sets of components fit, first fit; no more than `at_most` are tried."""
     simulation.deduct(nodes, assumed)
-    return simulation.complete_sets(nodes, components, amounts.INT32_MAX)
+    return simulation.complete_sets(nodes, components, at_most)
 
 
 def _room(node: Object, pods: Sequence[Object]) -> simulation.Room:

@@ -27,11 +27,11 @@ def everyone(claim: Mapping[str, Any] | None) -> bool:
 
 def complete_sets(rooms: Sequence[Room], components: Iterable[Component], at_most: int) -> int:
     """Place sets of components until one does not fit, and say how many were complete."""
-    parts = [_Part(component) for component in components]
+    parts = [_Part(component, rooms) for component in components]
     if not any(part.replicas > 0 for part in parts):
         return at_most
     done = 0
-    while done < at_most and all(_place(rooms, part) for part in parts):
+    while done < at_most and all(part.place() for part in parts):
         done += 1
     return done
 
@@ -45,24 +45,30 @@ def deduct(rooms: Sequence[Room], assumed: Iterable[Mapping[str, Any]]) -> None:
 
 
 class _Part:
-    __slots__ = ("claim", "replicas", "request")
+    """A component, and the nodes that it may use."""
 
-    def __init__(self, component: Component) -> None:
+    __slots__ = ("_first", "_request", "_rooms", "replicas")
+
+    def __init__(self, component: Component, rooms: Sequence[Room]) -> None:
         requirements = component.get("replicaRequirements") or {}
         self.replicas = int(component.get("replicas") or 0)
-        self.request = amounts.read(requirements.get("resourceRequest"))
-        self.claim = requirements.get("nodeClaim")
+        self._request = amounts.read(requirements.get("resourceRequest"))
+        claim = requirements.get("nodeClaim")
+        self._rooms = [room for room in rooms if room.admits(claim)] if self.replicas else []
+        #: The first node that may have room: what is free only becomes less, so those before it stay full.
+        self._first = 0
 
-
-def _place(rooms: Sequence[Room], part: _Part) -> bool:
-    remaining = part.replicas
-    for room in rooms:
-        if remaining == 0:
-            break
-        if not room.admits(part.claim):
-            continue
-        count = min(amounts.times_contained(room.free, part.request), remaining)
-        if count > 0:
-            amounts.take(room.free, part.request, count)
-            remaining -= count
-    return remaining == 0
+    def place(self) -> bool:
+        """Take the room of all replicas; whether there was enough."""
+        remaining = self.replicas
+        for position in range(self._first, len(self._rooms)):
+            if remaining == 0:
+                break
+            free = self._rooms[position].free
+            count = min(amounts.times_contained(free, self._request), remaining)
+            if count > 0:
+                amounts.take(free, self._request, count)
+                remaining -= count
+            elif position == self._first:
+                self._first += 1
+        return remaining == 0
