@@ -142,6 +142,8 @@ BAD = {
     "spec.shapes[1].name": {"shapes": [{"name": "x", "requests": {"cpu": "1"}}] * 2},
     "spec.powerModels[0].model": {"powerModels": [{"model": "cubic"}]},
     "spec.powerModels[0].idle": {"powerModels": [{"idle": 300}]},
+    "spec.powerModels[0].full": {"powerModels": [{"full": 1e300}]},
+    "spec.powerModels[0].k2": {"powerModels": [{"model": "exponential", "k1": 1, "k2": 10}]},
     "spec.powerModels[0].watts": {"powerModels": [{"model": "table", "watts": [1]}]},
     "spec.powerModels[0].coresPerSocket": {"powerModels": [{"model": "sockets", "coresPerSocket": 0}]},
     "spec.powerModels[1].name": {"powerModels": [{}, {}]},

@@ -56,14 +56,15 @@ def cluster_state_definition() -> dict[str, Any]:
         "required": ["name", "requests"],
         "properties": {"name": {"type": "string", "minLength": 1}, "requests": amounts, "weight": weight},
     }
-    watts = {"type": "number", "minimum": 0}
+    watts = {"type": "number", "minimum": 0, "maximum": 1e9}
     model = {
         "type": "object",
         "properties": {
             "name": _TEXT,
             "model": {"type": "string", "enum": ["linear", "fan", "table", "exponential", "sockets"]},
-            **dict.fromkeys(("idle", "full", "sleepWatts", "k1", "k2"), watts),
-            "k0": _NUMBER,
+            **dict.fromkeys(("idle", "full", "sleepWatts", "k1"), watts),
+            "k0": {**watts, "minimum": -1e9},
+            "k2": {**watts, "maximum": 1},
             "coresPerSocket": {"type": "integer", "minimum": 1},
             "watts": {"type": "array", "minItems": 2, "items": watts},
         },

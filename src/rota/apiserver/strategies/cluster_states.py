@@ -11,6 +11,8 @@ _SPEC: Final = fields.Path("spec")
 _MODELS: Final = ("linear", "fan", "table", "exponential", "sockets")
 _MOST_SHAPES: Final = 32
 _FEWEST_WATTS: Final = 2
+#: No machine has more; sums over all nodes stay finite. The exponent is multiplied by percents.
+_MOST: Final = {**dict.fromkeys(("idle", "full", "sleepWatts", "k0", "k1"), 1e9), "k2": 1.0}
 
 
 class ClusterStateStrategy(GenericStrategy):
@@ -67,12 +69,16 @@ def _check_model(model: Object, path: fields.Path) -> list[fields.FieldError]:
     for name in ("idle", "full", "sleepWatts", "k1", "k2"):
         if (model.get(name) or 0) < 0:
             found.append(fields.invalid(path.child(name), model[name], checks.NOT_NEGATIVE))
+    for name, most in _MOST.items():
+        if abs(model.get(name) or 0) > most:
+            found.append(fields.invalid(path.child(name), model[name], f"must be at most {most:g}"))
     idle, full = model.get("idle", 100.0), model.get("full", 250.0)
     if kind in ("linear", "fan", "sockets") and idle is not None and full is not None and idle > full:
         found.append(fields.invalid(path.child("idle"), idle, f"must not be above full, {full:g}"))
     watts = model.get("watts") or ()
-    if kind == "table" and (len(watts) < _FEWEST_WATTS or min(watts) < 0):
-        found.append(fields.invalid(path.child("watts"), list(watts), "give two values or more, none negative"))
+    if kind == "table" and (len(watts) < _FEWEST_WATTS or min(watts) < 0 or max(watts) > _MOST["full"]):
+        why = f"give two values or more, none negative or above {_MOST['full']:g}"
+        found.append(fields.invalid(path.child("watts"), list(watts), why))
     if model.get("coresPerSocket") is not None:
         found += checks.positive(model["coresPerSocket"], path.child("coresPerSocket"))
     return found
