@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rota.forecaster.vertical_autoscalers import Recommender, is_target
+from rota.forecaster.vertical_autoscalers import EXPIRED_S, Recommender, is_target
 from rota.testing.clusters import Document, make_pod
 
 MINUTE_S = 60.0
@@ -52,6 +52,20 @@ def test_a_day_of_constant_use_gives_the_vector_that_was_worked_out_by_hand() ->
     assert found["upperBound"]["cpu"] == "254m", "126.805 m (1 + 1/days) = 253.698 m"
     assert found["lowerBound"]["cpu"] == "127m", "126.805 m (1 + 0.001/days)^-2 = 126.552 m"
     assert float(found["upperBound"]["memory"]) == pytest.approx(1016281389 * 1.15 * (1 + 1 / days), rel=1e-6)
+
+
+def test_a_container_that_was_renamed_is_forgotten_also_with_checkpoints() -> None:
+    """It would get a recommendation for ever, and the others a smaller minimum."""
+    made, given, renamed = Recommender(), autoscaler(), replica("web-2")
+    made.add([given], [replica("web-1")], [measured("web-1")], 0.0)
+    renamed["spec"]["containers"][0]["name"] = "new"
+    usage = measured("web-2")
+    usage["containers"][0]["name"] = "new"
+    made.add([given], [renamed], [usage], EXPIRED_S)
+    assert len(made.checkpoints(given, EXPIRED_S)) == 2
+    made.add([given], [renamed], [usage], EXPIRED_S + MINUTE_S)
+    assert recommended(made, given)["containerName"] == "new"
+    assert len(made.checkpoints(given, EXPIRED_S)) == 1
 
 
 def test_a_new_replica_starts_from_the_history_of_its_workload() -> None:

@@ -34,6 +34,8 @@ Object = Mapping[str, Any]
 
 #: What VPA recommends for a whole pod at least: millicores and bytes.
 LEAST: Final = {CPU: 25.0, MEMORY: 250.0 * 2**20}
+#: A container that had its last sample so long before the others is gone; in VPA, too, it is forgotten then.
+EXPIRED_S: Final = 8 * DAY_S
 _FIELDS: Final = ("lowerBound", "target", "upperBound")
 _NO_PODS: Final = "no pod of the target was found"
 NO_WEBHOOK: Final = "start rota forecaster with --webhooks, or set updateMode to Off"
@@ -137,6 +139,9 @@ class Recommender:
             for pod in matched:
                 metrics = usage.get((meta.namespace(pod), meta.name(pod)), {})
                 self._add_pod(history, pod, metrics, now_s)
+            newest_s = max((each.last_s for each in history.values()), default=0.0)
+            for name in [name for name, each in history.items() if newest_s - each.last_s > EXPIRED_S]:
+                del history[name]
             present = {meta.uid(pod) for pod in matched}
             for container in history.values():
                 for states in (container.peaks, container.kills):
