@@ -405,6 +405,7 @@ def test_combinations_that_cannot_be_are_refused(args: dict[str, Any], fault: st
     ("plugin", "args", "fault"),
     [
         ("PowerObjective", {"models": [{"name": "big"}]}, "one model without a name"),
+        ("PowerObjective", {"models": [{}, {"name": "big"}, {"name": "big"}]}, "another model has this name"),
         ("PowerObjective", {"models": [{"idle": 3, "full": 2}]}, "idle: must be from 0 to full"),
         ("PowerObjective", {"models": [{"model": "table"}]}, "two values or more"),
         ("CarbonObjective", {"intensities": [{"zone": "a"}]}, "one intensity without a zone"),

@@ -36,6 +36,10 @@ class PowerObjectiveArgs(WireStruct, frozen=True):
         """Models that cannot be, and machines without one."""
         if "" not in {each.name for each in self.models}:
             yield Fault("models", "needs one model without a name, for all other machines")
+        names = [each.name for each in self.models]
+        for at, name in enumerate(names):
+            if name in names[:at]:
+                yield Fault(f"models[{at}].name", "another model has this name")
         if self.greatest_watts <= 0:
             yield Fault("greatestWatts", "must be positive")
         for at, each in enumerate(self.models):
