@@ -1,9 +1,13 @@
 """Resource models: a cluster's free nodes counted by grade, each worth the least of its grade."""
 
+from typing import Final
+
 from rota.federation.clusters import Cluster
 from rota.federation.estimation import amounts, simulation
 
-PODS_PER_NODE = 110
+PODS_PER_NODE: Final = 110
+#: A member says how many nodes it has. More than any cluster has are not believed: each is counted by itself.
+MOST_NODES: Final = 20_000
 
 
 def rooms(cluster: Cluster) -> list[simulation.Room] | None:
@@ -24,8 +28,9 @@ def rooms(cluster: Cluster) -> list[simulation.Room] | None:
         )
         for model in cluster.models
     }
-    return [
-        simulation.Room({**least[grade], amounts.PODS: PODS_PER_NODE}, simulation.everyone)
-        for grade in sorted(least)
-        for _ in range(counts.get(grade, 0))
-    ]
+    found: list[simulation.Room] = []
+    for grade in sorted(least):
+        free = {**least[grade], amounts.PODS: PODS_PER_NODE}
+        count = min(counts.get(grade, 0), MOST_NODES - len(found))
+        found += [simulation.Room(dict(free), simulation.everyone) for _ in range(count)]
+    return found

@@ -1,7 +1,7 @@
 """The general estimator: the free capacity by the cluster's resource summary."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rota.api import quantities, resources
 from rota.federation.clusters import Cluster
@@ -9,6 +9,9 @@ from rota.federation.estimation import amounts, models, simulation
 from rota.federation.gates import DEFAULT, Gates
 
 Object: TypeAlias = Mapping[str, Any]
+
+#: Sets are placed one by one; a member that claims to have endless room must not stop the control plane.
+MOST_SETS: Final = 100_000
 
 
 def replicas(
@@ -63,7 +66,7 @@ def sets(cluster: Cluster, components: Sequence[Object], gates: Gates = DEFAULT,
         rooms = models.rooms(cluster)
         if rooms is not None:
             simulation.deduct(rooms, assumed)
-            most = min(most, simulation.complete_sets(rooms, components, most))
+            most = min(most, simulation.complete_sets(rooms, components, min(most, MOST_SETS)))
     return most
 
 
