@@ -210,7 +210,8 @@ class Forecaster:
                     has_histories = True
                 await self.recommend(recommender)
                 await self.save(recommender)
-            except (errors.ApiError, TransportError) as error:
+            except (errors.ApiError, TransportError, ArithmeticError, ValueError) as error:
+                # Also figures that cannot be understood: hours of history would be lost with this task.
                 log.warning("usage of nodes cannot be read", error=error)
             await self._clock.sleep(self._settings.every_s)
 
