@@ -99,8 +99,14 @@ class Standby:
                 _check_standby((await roles.read(self._target)).role)
 
     async def _run(self, until: int | None) -> None:
+        missed = False
         while True:
             try:
+                if missed:
+                    await self._mark_syncing()
+                    missed = False
+                # Another process may have moved the position and not applied its rest: the next position would drop it.
+                await self._apply_rest()
                 if self._recorded.role.syncing:
                     await self._synchronize()
                 if await self._follow(until):
@@ -109,7 +115,7 @@ class Standby:
                 continue
             except (errors.Expired, errors.SlowWatcher) as problem:
                 log.warning("changes of the primary were missed, comparing everything", why=str(problem))
-                await self._mark_syncing()
+                missed = True
             except errors.FutureRevision as problem:
                 raise errors.StoreError(
                     f"the primary is older than its standby: {problem}",
@@ -126,7 +132,6 @@ class Standby:
         self._recorded = await roles.read(self._target)
         if self._recorded.revision:
             _check_standby(self._recorded.role)
-            await self._apply_rest()
             return
         snapshot = await self._source.snapshot()
         roles.check_writable(snapshot.role)

@@ -114,6 +114,31 @@ async def test_a_standby_that_missed_history_is_made_equal_again() -> None:
     assert metrics.value("lag_seconds") == 0.0
 
 
+async def test_a_standby_that_missed_history_goes_on_when_its_own_database_did_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng, metrics = random.Random(8), Metrics("standby")
+    async with opened("memory://") as primary, opened("memory://") as target:
+        async with standing_by(target, primary):
+            history = await write(primary, rng, 10)
+            await reaches(target, max(history))
+        history = await write(primary, rng, 10)
+        await primary.compact(max(history))
+        answering, silent = target.commit, [True]
+
+        async def commit(transaction: Transaction) -> Outcome:
+            if silent:
+                silent.clear()
+                raise errors.Unavailable("the database does not answer", "wait")
+            return await answering(transaction)
+
+        monkeypatch.setattr(target, "commit", commit)
+        async with standing_by(target, primary, metrics):
+            await reaches(target, max(history))
+        assert await content(target) == history[max(history)]
+        assert metrics.value("errors_total") == 1.0
+
+
 async def test_a_transaction_as_large_as_the_store_takes_is_followed() -> None:
     keys = [f"/big/{number:03}" for number in range(128)]
     async with opened("memory://") as primary, opened("memory://") as target, standing_by(target, primary):
@@ -138,6 +163,22 @@ async def test_a_promotion_between_the_halves_of_a_large_transaction_completes_i
         done = await standby.promote(target, time=CLOCK, primary=None, source=None)
         assert (done.epoch, done.position) == (1, 7)
         assert sorted(await content(target)) == ["/big/000", "/big/127"]
+
+
+async def test_the_rest_of_a_position_of_another_process_is_applied_before_the_next_position() -> None:
+    """A standby process and a promotion may move the position by turns."""
+    async with opened("memory://") as primary, opened("memory://") as target:
+        async with standing_by(target, primary) as running:
+            await primary.create("/k/1", b"1")
+            await reaches(target, position := await newest(primary))
+            recorded = await roles.read(target)
+            rest = (roles.Change("/big/127", b"1"),)
+            role = Role(role=roles.STANDBY, position=position, at=1.0, rest=rest)
+            assert await roles.write(target, role, recorded, writes=[Put("/big/000", b"1")]) is not None
+            await primary.create("/k/2", b"1")
+            await reaches(target, await newest(primary))
+            assert not running.done()
+        assert sorted(await content(target)) == ["/big/000", "/big/127", "/k/1", "/k/2"]
 
 
 async def test_a_change_over_loses_nothing_and_the_old_primary_takes_no_write() -> None:
