@@ -9,7 +9,7 @@ and ends.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -29,6 +29,8 @@ _LOOK_S: Final = 1.0
 _PAGE: Final = 500
 #: One write of a transaction is the record.
 _MOST_CHANGES: Final = MOST_WRITES - 1
+#: Revisions are gathered up to this much; etcd takes 1.5 MiB in a request.
+_MOST_BYTES: Final = 512 * 1024
 
 
 class Promoted(errors.StoreError):
@@ -158,12 +160,15 @@ class Standby:
 
     async def _apply(self, step: Step) -> None:
         gathered: dict[str, Change] = {}
+        size = 0
         reached = self._recorded.role.position
         for revision, changes in _by_revision(step, after=reached):
-            if gathered and len(gathered.keys() | changes.keys()) > _MOST_CHANGES:
+            more = sum(map(_size, changes.values()))
+            if gathered and (len(gathered.keys() | changes.keys()) > _MOST_CHANGES or size + more > _MOST_BYTES):
                 await self._commit(list(gathered.values()), reached, step.at)
-                gathered = {}
+                gathered, size = {}, 0
             gathered.update(changes)
+            size += more
             reached = revision
         await self._commit(list(gathered.values()), step.revision, step.at)
 
@@ -199,8 +204,8 @@ class Standby:
         snapshot = await self._source.snapshot()
         differing = await self._differences(snapshot)
         role = self._recorded.role
-        for start in range(0, len(differing), _MOST_CHANGES):
-            await self._write(differing[start : start + _MOST_CHANGES], role)
+        for portion in _portions(differing):
+            await self._write(portion, role)
         done = Role(role=STANDBY, epoch=role.epoch, position=snapshot.revision, at=snapshot.at)
         await self._write([], done)
         self._reached()
@@ -249,6 +254,25 @@ def _by_revision(step: Step, *, after: int) -> list[tuple[int, dict[str, Change]
         if not is_bookkeeping(change.key):
             found[-1][1][change.key] = Change(change.key, change.value)
     return found
+
+
+def _portions(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """The changes in parts that each fit into a transaction."""
+    portion: list[Change] = []
+    size = 0
+    for change in changes:
+        more = _size(change)
+        if portion and (len(portion) == _MOST_CHANGES or size + more > _MOST_BYTES):
+            yield portion
+            portion, size = [], 0
+        portion.append(change)
+        size += more
+    if portion:
+        yield portion
+
+
+def _size(change: Change) -> int:
+    return len(change.key) + len(change.value or b"")
 
 
 def _writes(changes: Iterable[Change]) -> list[Put | Delete]:

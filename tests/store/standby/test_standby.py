@@ -152,6 +152,32 @@ async def test_a_transaction_as_large_as_the_store_takes_is_followed() -> None:
         assert sorted(await content(target)) == keys
 
 
+async def test_a_transaction_of_the_standby_is_no_larger_than_every_database_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Revisions that were missed are gathered, and etcd refuses a request of more than 1.5 MiB."""
+    async with opened("memory://") as primary, opened("memory://") as target:
+        async with standing_by(target, primary):
+            await reaches(target, 1)
+        sizes: list[int] = []
+        answering = target.commit
+
+        async def commit(transaction: Transaction) -> Outcome:
+            sizes.append(sum(len(one.value) for one in transaction.writes if isinstance(one, Put)))
+            return await answering(transaction)
+
+        monkeypatch.setattr(target, "commit", commit)
+        for round_ in ("followed", "compared"):
+            for number in range(40):
+                await primary.create(f"/{round_}/{number:02}", bytes(100_000))
+            if round_ == "compared":
+                await primary.compact(await newest(primary))
+            async with standing_by(target, primary):
+                await reaches(target, await newest(primary))
+        assert await content(target) == await content(primary)
+        assert max(sizes) < 1024 * 1024
+
+
 async def test_a_promotion_between_the_halves_of_a_large_transaction_completes_it() -> None:
     async with opened("memory://") as primary, opened("memory://") as target:
         rest = (roles.Change("/big/127", b"1"),)
