@@ -1,6 +1,7 @@
 """Segments: what was confirmed is read back whatever happened to the last frame; other damage is an error."""
 
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from hypothesis import given
@@ -119,6 +120,38 @@ def test_an_encrypted_segment_ends_with_a_failed_write(tmp_path: Path, monkeypat
     writer.complete()
     assert (tmp_path / "s").stat().st_size == writer.size
     assert revisions(tmp_path / "s", KEY) == [11]
+
+
+class BrokenDisk:
+    """A file that takes a part of a frame and can then not be cut."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.broken = True
+        self.fileno, self.close = file.fileno, file.close
+
+    def write(self, content: bytes) -> int:
+        if not self.broken:
+            return self._file.write(content)
+        self._file.write(content[:-1])
+        raise OSError(28, "No space left on device")
+
+    def truncate(self, _: int) -> None:
+        raise OSError(5, "Input/output error")
+
+
+def test_a_segment_whose_failed_frame_cannot_be_removed_ends_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = SegmentWriter.create(tmp_path / "s", after=10)
+    writer.append(batch(11), taken_at=1.0)
+    disk = BrokenDisk(writer._file)
+    monkeypatch.setattr(writer, "_file", disk)
+    with pytest.raises(OSError, match="Input/output error"):
+        writer.append(batch(12), taken_at=2.0)
+    disk.broken = False
+    writer.complete()
+    assert revisions(tmp_path / "s") == [11]
 
 
 def test_a_frame_of_another_segment_does_not_open(tmp_path: Path) -> None:

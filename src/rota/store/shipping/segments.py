@@ -80,7 +80,7 @@ class SegmentWriter:
     """Writes one segment. A failed `append` leaves the file as it was before.
 
     An encrypted segment ends with a failure: the next frame would have the nonce of the one that failed, parts of which
-    may be on the disk.
+    may be on the disk. So does any segment whose failed frame cannot be removed: a frame behind it would be damage.
     """
 
     def __init__(self, path: Path, file: BinaryIO, key: bytes | None) -> None:
@@ -144,9 +144,10 @@ class SegmentWriter:
                 written += self._file.write(frame[written:])
             os.fsync(self._file.fileno())
         except OSError:
-            self._failed = self._sealing is not None
+            self._failed = True
             self._file.truncate(self.size)
             self._file.seek(self.size)
+            self._failed = self._sealing is not None
             raise
         self._digest = digest
         self.size += len(frame)
