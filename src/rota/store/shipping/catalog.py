@@ -115,15 +115,16 @@ def _named(folder: Path, prefix: str, suffix: str) -> list[Path]:
 def obsolete(bases: Sequence[Base], logs: Sequence[Segment], *, before: float) -> Iterable[Path]:
     """The files that no moment since `before` needs.
 
-    The newest base backup taken at or before that moment stays, with the whole log since it.
+    The newest base backup taken at or before that moment stays, with the whole log since it. The last segment stays as
+    long as it is not complete: it may be the one that is being written.
     """
     needed = [base for base in bases if base.taken_at <= before]
     if not needed:
         return
     oldest = needed[-1]
     for base in bases:
-        if base.revision < oldest.revision:
+        if (base.revision, base.taken_at) < (oldest.revision, oldest.taken_at):
             yield base.path
     for segment in logs:
-        if segment.complete and segment.revision <= oldest.revision:
+        if (segment.complete or segment is not logs[-1]) and segment.revision <= oldest.revision:
             yield segment.path
