@@ -1,10 +1,12 @@
-"""Which files of a continuous backup are no longer needed."""
+"""Which files of a continuous backup there are, and which are no longer needed."""
 
 from pathlib import Path
 
+import pytest
+
 from rota.store.shipping import catalog
 from rota.store.shipping.catalog import Base
-from rota.store.shipping.segments import Segment
+from rota.store.shipping.segments import Segment, SegmentWriter
 
 
 def obsolete(bases: list[Base], logs: list[Segment], before: float) -> set[str]:
@@ -32,3 +34,14 @@ def test_older_backups_of_a_store_that_did_not_change_are_removed() -> None:
     """In a bucket, backups of one revision have different names."""
     bases = [Base(Path(f"base-{hour}"), 7, float(hour)) for hour in range(4)]
     assert obsolete(bases, [], before=2.0) == {"base-0", "base-1"}
+
+
+def test_files_that_are_removed_while_a_folder_is_read_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SegmentWriter.create(catalog.segment_path(tmp_path, 5), after=5).complete()
+    gone = [catalog.base_path(tmp_path, 1), catalog.segment_path(tmp_path, 1), catalog.segment_path(tmp_path, 5)]
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter(gone))
+    found = catalog.read(tmp_path)
+    assert found.bases == []
+    assert [one.after for one in found.segments] == [5]

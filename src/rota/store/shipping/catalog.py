@@ -89,17 +89,32 @@ def segment_paths(folder: Path) -> list[tuple[int, Path]]:
 
 
 def read(folder: Path, *, key: bytes | None = None) -> Catalog:
-    """Read what a folder holds. A damaged segment in the middle of the log is an error, a missing one is a gap."""
+    """Read what a folder holds. A damaged segment in the middle of the log is an error, a missing one is a gap.
+
+    Files that the follower removes meanwhile are left out.
+    """
     if not folder.is_dir():
         raise errors.StoreError(f"there is no folder {folder}", "name a folder that `rota backup --follow` wrote")
     bases = [_base(path, key) for path in _named(folder, _BASE, _BASE_SUFFIX)]
-    logs = [segments.inspect(path, key=key) for path in _named(folder, _LOG, _LOG_SUFFIX)]
-    return Catalog(bases, [segment for segment in logs if segment is not None])
+    logs = [_segment(path, key) for path in _named(folder, _LOG, _LOG_SUFFIX)]
+    return Catalog([base for base in bases if base is not None], [segment for segment in logs if segment is not None])
 
 
-def _base(path: Path, key: bytes | None) -> Base:
-    header = archive.header(path, key=key)
+def _base(path: Path, key: bytes | None) -> Base | None:
+    try:
+        header = archive.header(path, key=key)
+    except errors.StoreError:
+        if path.exists():
+            raise
+        return None
     return Base(path, header.revision, header.taken_at)
+
+
+def _segment(path: Path, key: bytes | None) -> Segment | None:
+    try:
+        return segments.inspect(path, key=key)
+    except FileNotFoundError:
+        return None
 
 
 def _named(folder: Path, prefix: str, suffix: str) -> list[Path]:
