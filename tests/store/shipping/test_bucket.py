@@ -99,6 +99,28 @@ async def test_every_revision_in_a_bucket_can_be_restored(environment: dict[str,
         state(place_of(environment, tmp_path / "without"))
 
 
+async def test_an_object_that_is_not_what_its_name_says_is_refused(environment: dict[str, str], tmp_path: Path) -> None:
+    """A part that was cut off between two frames reads as a shorter one; the catalog knows only its name."""
+    place = place_of(environment, tmp_path / "scratch")
+    async with opened("memory://") as store, following(store, place) as shipped:
+        await shipped.reaches(1)
+        history = await write(store, random.Random(25), 1)
+        await shipped.reaches(max(history))
+        history |= await write(store, random.Random(26), 1)
+        await shipped.reaches(max(history))
+    client, reader = client_of(environment), place_of(environment, tmp_path / "other")
+    part = reader.catalog().segments[-1]
+    cut = reader.local(part.path).read_bytes()[:-1]
+    client.put(f"rota/{part.path.name}", cut)
+    with pytest.raises(errors.Corrupt, match="does not hold what its name says"):
+        state(place_of(environment, tmp_path / "third"))
+    base = reader.catalog().bases[-1]
+    client.delete(f"rota/{part.path.name}")
+    client.put(f"rota/base-{base.revision + 1:020}-1.backup", reader.local(base.path))
+    with pytest.raises(errors.Corrupt, match="does not hold what its name says"):
+        state(place_of(environment, tmp_path / "fourth"))
+
+
 async def test_old_objects_are_removed_and_a_part_has_one_object(environment: dict[str, str], tmp_path: Path) -> None:
     rng = random.Random(22)
     place = place_of(environment, tmp_path / "scratch")

@@ -68,16 +68,28 @@ def _windows_text(catalog: Catalog) -> str:
 def state(place: Place, catalog: Catalog, wanted: Moment) -> list[Entry]:
     """The entries at a moment, in key order. Leases are not kept; holds on history end with their store."""
     base = place.local(wanted.base.path)
-    archive.verify(base, key=place.key)
+    if archive.verify(base, key=place.key).revision != wanted.base.revision:
+        raise _renamed(wanted.base.path.name)
     entries = {entry.key: entry for entry in archive.entries(base, key=place.key)}
-    parts = [segment.path for segment in catalog.chain(wanted.base) if segment.after < wanted.revision]
-    place.prefetch(parts)
-    for path in parts:
-        for record in segments.read(place.local(path), key=place.key):
+    parts = [segment for segment in catalog.chain(wanted.base) if segment.after < wanted.revision]
+    place.prefetch(segment.path for segment in parts)
+    for segment in parts:
+        reached = segment.after
+        for record in segments.read(place.local(segment.path), key=place.key):
+            reached = record.revision
             for change in record.changes:
                 if wanted.base.revision < change.revision <= wanted.revision:
                     _apply(entries, change)
+        if reached < segment.revision:
+            raise _renamed(segment.path.name)
     return [entries[key] for key in sorted(entries) if not key.startswith(holds.PREFIX)]
+
+
+def _renamed(name: str) -> errors.Corrupt:
+    """In a bucket, the catalog is made from names: a file that holds something else must not be taken for its name."""
+    return errors.Corrupt(
+        f"{name} does not hold what its name says", "restore to a moment before it, or use another copy"
+    )
 
 
 def _apply(entries: dict[str, Entry], change: segments.Change) -> None:
