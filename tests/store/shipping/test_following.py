@@ -13,7 +13,7 @@ import pytest
 from rota.kit import system
 from rota.kit.metrics import Metrics
 from rota.store import errors, logstore
-from rota.store.shipping import catalog, recovery
+from rota.store.shipping import bases, catalog, recovery
 from rota.store.shipping.folder import Folder
 from rota.store.shipping.follower import Confirmed, Follower, Settings
 from rota.store.shipping.metrics import ShippingMetrics
@@ -277,6 +277,54 @@ async def test_a_follower_that_is_ended_while_it_writes_leaves_a_whole_segment(t
     (segment,) = Folder(tmp_path).catalog().segments
     assert segment.complete
     assert restored(tmp_path) == history[max(history)]
+
+
+async def test_a_base_backup_that_is_cancelled_has_left_its_draft_when_the_next_one_begins(tmp_path: Path) -> None:
+    """A follower that crosses a gap ends its scheduled base backup and begins another, in the same draft."""
+    place = SlowKeeping(tmp_path)
+    async with opened("memory://") as store:
+        with place.claim():
+            taking = asyncio.create_task(bases.take(store, place, time=CLOCK, metrics=ShippingMetrics()))
+            await asyncio.to_thread(place.keeps.wait, PATIENCE_S)
+            taking.cancel()
+            done, _ = await asyncio.wait([taking], timeout=0.05)
+            assert not done
+            place.goes_on.set()
+            await asyncio.wait([taking])
+    assert taking.cancelled()
+    assert not place.draft().exists()
+
+
+async def test_a_follower_of_a_quiet_store_that_is_started_again_is_not_behind(tmp_path: Path) -> None:
+    time, metrics = FakeClock(), Metrics("backup")
+    async with opened("memory://") as store:
+        async with following(store, tmp_path) as shipped:
+            history = await write(store, random.Random(15), 3)
+            await shipped.reaches(max(history))
+        running = asyncio.create_task(
+            Follower(store, Folder(tmp_path), time=time, metrics=ShippingMetrics(metrics)).run()
+        )
+        try:
+            await until(lambda: metrics.value("shipped_revision") == max(history))
+            await time.advance(600.0)
+            assert metrics.value("lag_seconds") == 0.0
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+
+class SlowKeeping(Folder):
+    """A folder that keeps a base backup when the test says so."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.keeps = threading.Event()
+        self.goes_on = threading.Event()
+
+    def keep_base(self, draft: Path) -> None:
+        self.keeps.set()
+        assert self.goes_on.wait(PATIENCE_S)
+        super().keep_base(draft)
 
 
 class SlowFolder(Folder):

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from rota.kit import clock, logs
 from rota.store import archive, errors
-from rota.store.shipping import catalog
+from rota.store.shipping import catalog, places
 from rota.store.shipping.metrics import ShippingMetrics
 from rota.store.shipping.places import ClaimLost, Place
 from rota.store.store_interface import Store
@@ -22,7 +22,7 @@ async def take(store: Store, place: Place, *, time: clock.Clock, metrics: Shippi
     at = time.now()
     draft = place.draft()
     summary = await archive.backup(store, draft, time=time, key=place.key)
-    await asyncio.to_thread(place.keep_base, draft)
+    await places.to_its_end(place.keep_base, draft)
     metrics.base_at.set(at)
     log.info("wrote a base backup", revision=summary.revision, entries=summary.entries)
     return summary

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from rota.kit import clock, logs
 from rota.store import errors, holds
-from rota.store.shipping import bases
+from rota.store.shipping import bases, places
 from rota.store.shipping.metrics import ShippingMetrics
 from rota.store.shipping.places import LogWriter, Place
 from rota.store.store_interface import Batch, Store
@@ -103,12 +103,19 @@ class Follower:
                 f"{self._place.name} holds the log up to revision {self._shipped}, and the store is only at {newest}",
                 "it belongs to another store: name an empty place",
             )
+        self._metrics.shipped.set(self._shipped)
+        self._compare(newest)
 
     def _confirm(self, revision: int, at: float) -> None:
         self._shipped = revision
         self._behind_since = None
         self._metrics.shipped.set(revision)
         self._on_confirmed(Confirmed(revision, at))
+
+    def _compare(self, newest: int) -> None:
+        """Nothing waits if the place holds the newest revision of the store."""
+        if newest == self._shipped:
+            self._behind_since = None
 
     def _lag_s(self) -> float:
         return 0.0 if self._behind_since is None else self._time.monotonic() - self._behind_since
@@ -125,10 +132,10 @@ class Follower:
                     if batch.revision > self._shipped:
                         self._fall_behind()
                         at = self._time.now()
-                        await _to_its_end(self._append, batch, at)
+                        await places.to_its_end(self._append, batch, at)
                         self._confirm(batch.revision, at)
                         if self._writer is not None and self._writer.size >= self._place.part_bytes:
-                            await _to_its_end(self._complete)
+                            await places.to_its_end(self._complete)
                     if (base is None or base.done()) and self._is_base_due():
                         base = asyncio.create_task(self._take_scheduled_base())
                     if self._place.pause_s:
@@ -170,8 +177,9 @@ class Follower:
                 await self._time.sleep(_RETRY_S)
                 await hold.keep()
                 with contextlib.suppress(errors.Unavailable, OSError):
-                    await self._store.revision_range()
+                    newest = (await self._store.revision_range()).revision
                     await asyncio.to_thread(self._place.probe)
+                    self._compare(newest)
                     log.info("shipping the log again", shipped=self._shipped)
                     return
         finally:
@@ -201,15 +209,3 @@ class Follower:
             before = self._time.now() - self._settings.keep_s
             await asyncio.to_thread(bases.remove_obsolete, self._place, before=before)
         return summary.revision
-
-
-async def _to_its_end(call: Callable[..., None], *arguments: object) -> None:
-    """Run a call in a thread. A cancellation waits for its end: a part of the log has one writer at a time."""
-    running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
-    try:
-        await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        if (problem := running.exception()) is not None:
-            log.warning("the last part of the log was not written", problem=str(problem))
-        raise

@@ -3,14 +3,18 @@
 Files in every place have the same formats (`archive`, `segments`). All methods block; an async caller uses threads.
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from rota.kit import logs
 from rota.store import errors
 from rota.store.shipping.catalog import Catalog
 from rota.store.store_interface import Batch
+
+log = logs.get(__name__)
 
 
 class ClaimLost(errors.StoreError):
@@ -100,3 +104,15 @@ class Place(Protocol):
     def probe(self) -> None:
         """Raise OSError if nothing can be written."""
         ...
+
+
+async def to_its_end(call: Callable[..., None], *arguments: object) -> None:
+    """Write in a thread. A cancellation waits for its end: a file has one writer at a time."""
+    running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if (problem := running.exception()) is not None:
+            log.warning("the last part of the backup was not written", problem=str(problem))
+        raise
