@@ -1,12 +1,15 @@
 """Requests to S3 are signed as AWS documents it, and settings come from the environment."""
 
+import socket
+import threading
 from datetime import UTC, datetime
 
 import pytest
 
+from rota.kit import system
 from rota.store import errors
 from rota.store.shipping import s3_client
-from rota.store.shipping.s3_client import Bucket
+from rota.store.shipping.s3_client import Bucket, S3Client
 
 #: The credentials of the examples in AWS' documentation of signature version 4 for S3.
 DOCUMENTED = Bucket(
@@ -68,6 +71,36 @@ def test_a_bucket_of_aws_is_part_of_the_host_name_unless_it_has_dots() -> None:
 def test_another_endpoint_has_the_bucket_in_its_path() -> None:
     found, _ = s3_client.parse("s3://b/p", {**KEYS, "AWS_ENDPOINT_URL": "http://127.0.0.1:9000/"})
     assert (found.endpoint, found.in_path, found.region) == ("http://127.0.0.1:9000", True, "us-east-1")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "passes"),
+    [
+        (400, "RequestTimeout", True),
+        (503, "SlowDown", True),
+        (429, "", True),
+        (400, "InvalidArgument", False),
+        (403, "AccessDenied", False),
+    ],
+)
+def test_what_may_pass_is_told_from_what_is_refused(status: int, code: str, passes: bool) -> None:
+    answer = f"<Error><Code>{code}</Code><Message>m.</Message></Error>"
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as lines:
+            while lines.readline().strip():
+                pass
+            connection.sendall(f"HTTP/1.1 {status} x\r\nContent-Length: {len(answer)}\r\n\r\n{answer}".encode())
+
+    server = threading.Thread(target=serve)
+    server.start()
+    endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    bucket, _ = s3_client.parse("s3://b/p", {**KEYS, "AWS_ENDPOINT_URL": endpoint})
+    with listener, pytest.raises(OSError if passes else s3_client.S3Refused, match=f"{status} {code}".rstrip()):
+        S3Client(bucket, system.SystemClock()).get("x")
+    server.join()
 
 
 def test_credentials_are_never_shown() -> None:

@@ -28,6 +28,8 @@ _MOST_BYTES: Final = 5 * 1024**3
 _UNSIGNED: Final = "-_.~"
 _TOO_MANY: Final = 429
 _REQUEST_TIMEOUT: Final = 408
+#: Errors that pass although their status says that the request is wrong: of a slow upload, and of another request.
+_PASSING: Final = frozenset({"RequestTimeout", "OperationAborted"})
 
 
 class S3Unavailable(OSError):
@@ -227,7 +229,7 @@ class S3Client:
         except ET.ParseError:
             code, says = "", ""
         why = f"{self._bucket.endpoint} answers {method} {target.partition('?')[0]} with {status} {code}".rstrip()
-        if status >= http.client.INTERNAL_SERVER_ERROR or status in {_TOO_MANY, _REQUEST_TIMEOUT}:
+        if status >= http.client.INTERNAL_SERVER_ERROR or status in {_TOO_MANY, _REQUEST_TIMEOUT} or code in _PASSING:
             return S3Unavailable(why)
         if status == http.client.NOT_FOUND and code != "NoSuchBucket":
             return S3Missing(why)
