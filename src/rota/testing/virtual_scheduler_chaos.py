@@ -310,12 +310,14 @@ class _Workload:
 
     async def round(self) -> None:
         """Delete and create."""
-        for uid in self._observer.placed() & self._waiting.keys():
+        # Sorted, since the order of a set is another one in each process and a seed is to be repeated.
+        for uid in sorted(self._observer.placed() & self._waiting.keys()):
             self.bound[uid] = self._waiting.pop(uid)
         for uid in self._chance.sample(list(self.bound), int(len(self.bound) * self._plan.churn)):
             # A server that fails may or may not have done it.
             with contextlib.suppress(errors.ApiError, TransportError):
-                await self._client.delete(PODS, self.bound[uid], namespace="default", grace_period_s=0)
+                with contextlib.suppress(errors.NotFound):
+                    await self._client.delete(PODS, self.bound[uid], namespace="default", grace_period_s=0)
                 del self.bound[uid]
         for _ in range(self._plan.population - len(self._waiting) - len(self.bound)):
             pod = {"apiVersion": "v1", **make_pod(f"p{self._number}", cpu="1")}
