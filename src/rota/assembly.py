@@ -131,8 +131,12 @@ async def encryption_status(url: str, keys: Path) -> list[Holdings]:
 
 async def rotate_encryption(url: str, keys: Path, *, new_key: bool) -> tuple[str, int]:
     """Encrypt all objects with a new key, or with the first of the file; returns its name and the number of
-    rewritten objects."""
-    return await _with_store(url, lambda store: key_admin.rotate(store, keys, system.SystemClock(), new_key=new_key))
+    rewritten objects. Raises for a standby, which must stay equal to its primary, and for a superseded store."""
+
+    async def rotate(store: Store) -> tuple[str, int]:
+        return await key_admin.rotate(await FencedStore.of(store), keys, system.SystemClock(), new_key=new_key)
+
+    return await _with_store(url, rotate)
 
 
 async def forget_encryption_keys(url: str, keys: Path) -> list[str]:

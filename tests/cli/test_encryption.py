@@ -3,7 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,6 +13,8 @@ from rota.apiserver.encryption import keyfile
 from rota.apiserver.encryption.keyfile import KeyFile
 from rota.cli.main import root
 from rota.kit import system
+from rota.store import roles
+from rota.store.roles import Role
 from rota.testing.api import ApiServer
 from rota.testing.store_contract import opened
 
@@ -92,6 +94,22 @@ def test_the_wrong_key_file_is_refused_and_left_alone(cluster: Cluster, tmp_path
     done = cluster.run("rotate")
     assert done.exit_code != 0
     assert "other.yaml does not hold it" in str(done.exception)
+    assert cluster.keys.read_text() == before
+
+
+@pytest.mark.parametrize(("role", "says"), [("standby", "is a standby"), ("superseded", "was superseded")])
+def test_only_a_primary_is_encrypted_again(cluster: Cluster, role: Literal["standby", "superseded"], says: str) -> None:
+    """A standby must stay equal to its primary, which has other values as long as it is not rotated itself."""
+
+    async def make() -> None:
+        async with opened(cluster.url) as store:
+            assert await roles.write(store, Role(role=role, epoch=1), await roles.read(store)) is not None
+
+    asyncio.run(make())
+    before = cluster.keys.read_text()
+    done = cluster.run("rotate")
+    assert done.exit_code != 0
+    assert says in str(done.exception)
     assert cluster.keys.read_text() == before
 
 
