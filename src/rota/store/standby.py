@@ -148,11 +148,11 @@ class Standby:
         """Apply what happens in the primary; returns whether `until` was reached or the source was closed."""
         if until is not None and self._recorded.role.position >= until:
             return True
-        self._behind_since = None
         async with contextlib.aclosing(self._source.steps(self._recorded.role.position)) as steps:
             async for step in steps:
-                self._fall_behind()
-                await self._apply(step)
+                if step.revision > self._recorded.role.position:
+                    self._fall_behind()
+                    await self._apply(step)
                 self._reached()
                 if until is not None and self._recorded.role.position >= until:
                     break

@@ -36,7 +36,10 @@ class Written(Struct, frozen=True, gc=False):
 
 
 class Step(Struct, frozen=True):
-    """Changes in the order of revisions; everything up to `revision` is in this step or an earlier one."""
+    """Changes in the order of revisions; everything up to `revision` is in this step or an earlier one.
+
+    A step without changes, at the revision that was reached before, says that there is nothing newer.
+    """
 
     changes: list[Written]
     revision: int
@@ -79,6 +82,8 @@ class StoreSource:
     async def steps(self, after: int) -> AsyncGenerator[Step]:
         """Watch the store."""
         async with self._store.watch("", after=after) as watch:
+            if (await self._store.revision_range()).revision == after:
+                yield Step([], after, self._time.now())
             async for batch in watch:
                 changes = [Written(event.revision, event.key, event.value) for event in batch.events]
                 yield Step(changes, batch.revision, self._time.now())
@@ -109,6 +114,7 @@ class PlaceSource:
                 yield step
                 after = step.revision
             if not found:
+                yield Step([], after, self._time.now())
                 await self._time.sleep(_POLL_S)
 
     def _read_after(self, after: int) -> list[Step]:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,9 @@ from rota.store import errors, roles, standby
 from rota.store.roles import FencedStore, Role, Superseded
 from rota.store.shipping.folder import Folder
 from rota.store.standby import Promoted, Standby, StandbyMetrics
-from rota.store.standby_sources import PlaceSource, StoreSource
+from rota.store.standby_sources import PlaceSource, Step, StoreSource
 from rota.store.store_interface import Committed, Outcome, Put, Store, Transaction
+from rota.testing.clocks import FakeClock
 from rota.testing.databases import BACKENDS, FreshDatabase, fresh_database
 from rota.testing.store_contract import PATIENCE_S, opened
 
@@ -93,6 +94,59 @@ async def test_the_standby_is_at_each_moment_the_primary_at_its_position() -> No
             await reaches(target, max(history))
     for position, entries in seen:
         assert entries == history[position]
+
+
+async def test_a_standby_that_is_started_again_beside_a_quiet_primary_shows_its_position() -> None:
+    async with opened("memory://") as primary, opened("memory://") as target:
+        async with standing_by(target, primary):
+            history = await write(primary, random.Random(9), 3)
+            await reaches(target, max(history))
+        before, metrics, positions = await newest(target), Metrics("standby"), list[int]()
+        one = Standby(
+            target,
+            StoreSource(primary, CLOCK),
+            time=CLOCK,
+            on_position=positions.append,
+            metrics=StandbyMetrics(metrics),
+        )
+        running = asyncio.create_task(one.run())
+
+        async def shown() -> bool:
+            return bool(positions)
+
+        try:
+            await until(shown)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+        assert positions == [max(history)]
+        assert metrics.value("lag_seconds") == 0.0
+        assert await newest(target) == before  # it wrote nothing
+
+
+async def test_the_lag_grows_as_long_as_the_primary_does_not_answer() -> None:
+    class Away(StoreSource):
+        async def steps(self, after: int) -> AsyncGenerator[Step]:
+            raise errors.Unavailable("the primary does not answer", "wait")
+            yield Step([], after, 0.0)
+
+    time, metrics = FakeClock(), Metrics("standby")
+    async with opened("memory://") as primary, opened("memory://") as target:
+        async with standing_by(target, primary):
+            await reaches(target, 1)
+        one = Standby(target, Away(primary, time), time=time, metrics=StandbyMetrics(metrics))
+        running = asyncio.create_task(one.run())
+
+        async def failed_again() -> bool:
+            await time.advance(1.0)
+            return (metrics.value("errors_total") or 0.0) >= 5.0
+
+        try:
+            await until(failed_again)
+            assert (metrics.value("lag_seconds") or 0.0) >= 4.0
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
 
 
 async def test_a_standby_that_missed_history_is_made_equal_again() -> None:
