@@ -14,7 +14,7 @@ from rota.kit import diagnostics, errors, system
 from rota.kit.metrics import Metrics
 from rota.store import archive, sealing, store_factory
 from rota.store.errors import Corrupt, StoreError
-from rota.store.shipping import bases, recovery, s3_client, segments
+from rota.store.shipping import bases, places, recovery, s3_client, segments
 from rota.store.shipping.bases import Schedule, ScheduledBackups
 from rota.store.shipping.bucket import BucketPlace
 from rota.store.shipping.folder import Folder
@@ -48,9 +48,8 @@ async def backup(
 async def backup_to_place(url: str, target: str, *, key_file: Path | None = None) -> dict[str, int]:
     """Write one complete backup to a place."""
     with place_of(target, key_file) as place:
-        async with opened(url, create=False) as store:
-            with place.claim():
-                summary = await bases.take(store, place, time=system.SystemClock(), metrics=ShippingMetrics())
+        async with opened(url, create=False) as store, places.claimed(place):
+            summary = await bases.take(store, place, time=system.SystemClock(), metrics=ShippingMetrics())
     return _as_dict(summary)
 
 

@@ -5,7 +5,7 @@ import contextlib
 import errno
 import random
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -311,6 +311,35 @@ async def test_a_follower_of_a_quiet_store_that_is_started_again_is_not_behind(t
         finally:
             running.cancel()
             await asyncio.wait([running])
+
+
+async def test_the_event_loop_runs_on_while_a_place_is_claimed(tmp_path: Path) -> None:
+    """A bucket that does not answer must not keep health pages and signals waiting."""
+    place = SlowClaim(tmp_path)
+    async with opened("memory://") as store:
+        running = asyncio.create_task(Follower(store, place, time=CLOCK).run())
+        await until(place.claims.is_set)
+        place.goes_on.set()
+        await until(lambda: bool(list(tmp_path.glob("base-*"))))
+        running.cancel()
+        await asyncio.wait([running])
+    assert running.cancelled()
+
+
+class SlowClaim(Folder):
+    """A folder whose claim waits for the test."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.claims = threading.Event()
+        self.goes_on = threading.Event()
+
+    @contextlib.contextmanager
+    def claim(self) -> Iterator[None]:
+        self.claims.set()
+        assert self.goes_on.wait(PATIENCE_S)
+        with super().claim():
+            yield
 
 
 class SlowKeeping(Folder):

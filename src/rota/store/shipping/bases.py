@@ -62,7 +62,7 @@ class ScheduledBackups:
         Raises the error of the first backup; later ones are tried again.
         """
         taken = 0
-        with self._place.claim():
+        async with places.claimed(self._place):
             found = await asyncio.to_thread(self._place.catalog)
             last = found.bases[-1].taken_at if found.bases else float("-inf")
             self._metrics.base_at.set(max(last, 0.0))

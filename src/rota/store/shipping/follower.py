@@ -77,7 +77,7 @@ class Follower:
 
     async def run(self) -> None:
         """Follow the store. Raises StoreError if the place or the store cannot be used at the start."""
-        with self._place.claim():
+        async with places.claimed(self._place):
             await self._resume()
             if not self._shipped:
                 self._confirm(await self._take_base(), self._base_at)

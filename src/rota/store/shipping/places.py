@@ -4,8 +4,8 @@ Files in every place have the same formats (`archive`, `segments`). All methods 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -106,6 +106,14 @@ class Place(Protocol):
         ...
 
 
+@asynccontextmanager
+async def claimed(place: Place) -> AsyncIterator[None]:
+    """Claim a place; the event loop runs on while a bucket answers."""
+    with ExitStack() as held:
+        await to_its_end(lambda: held.enter_context(place.claim()))
+        yield
+
+
 async def to_its_end(call: Callable[..., None], *arguments: object) -> None:
     """Write in a thread. A cancellation waits for its end: a file has one writer at a time."""
     running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
@@ -114,5 +122,5 @@ async def to_its_end(call: Callable[..., None], *arguments: object) -> None:
     except asyncio.CancelledError:
         await asyncio.wait([running])
         if (problem := running.exception()) is not None:
-            log.warning("the last part of the backup was not written", problem=str(problem))
+            log.warning("a write to the backup was not completed", problem=str(problem))
         raise
