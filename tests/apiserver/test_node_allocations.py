@@ -66,6 +66,14 @@ def test_users_of_claims_and_allocations_of_groups_end_with_their_pods() -> None
     assert (state.claims, state.groups, state.usage) == ({}, {}, {})
 
 
+def test_a_capability_that_is_no_quantity_limits_nothing() -> None:
+    """It must not end the index, without which no pod of a group is bound."""
+    state = QueueState()
+    capability = {"cpu": "1e99999999", "memory": "1Gi"}
+    state.put(f"{queue_index.PREFIX}queues/q", msgspec.json.encode({"spec": {"capability": capability}}))
+    assert state.queues["q"].capability == {"memory": 2**30}
+
+
 def test_a_queue_limits_the_groups_in_it_and_below_it() -> None:
     state = QueueState()
     for name, spec in {

@@ -5,13 +5,14 @@ scheduler of batches decides by the same figures; here they hold against any sch
 newest bindings of another.
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
-from rota.api import conflict_reasons, resources
+from rota.api import conflict_reasons, quantities, resources
 from rota.api.batch import kinds
 from rota.apiserver.cache.reflector import StoreReflector, listed
 from rota.apiserver.node_allocations.pod_shares import Collision, NodeAllocation, PodAllocation
@@ -167,7 +168,11 @@ class QueueIndex:
 
 
 def _queue(name: str, spec: _QueueSpec) -> Queue:
-    amounts = {resource: resources.amount(resource, quantity) for resource, quantity in (spec.capability or {}).items()}
+    amounts: dict[str, int] = {}
+    for resource, quantity in (spec.capability or {}).items():
+        # The pattern of Volcano's definition also matches what is no quantity, such as 1e99999999. It limits nothing.
+        with contextlib.suppress(quantities.QuantityError):
+            amounts[resource] = resources.amount(resource, quantity)
     limits = {resource: most for resource, most in amounts.items() if most or resource not in _UNLIMITED_IF_ZERO}
     parent = spec.parent or ("" if name == kinds.ROOT_QUEUE else kinds.ROOT_QUEUE)
     return Queue(name, limits, parent)
