@@ -103,6 +103,12 @@ def test_what_may_pass_is_told_from_what_is_refused(status: int, code: str, pass
     server.join()
 
 
+def test_credentials_are_taken_without_the_newline_of_their_file() -> None:
+    environment = {"AWS_ACCESS_KEY_ID": "a\n", "AWS_SECRET_ACCESS_KEY": "s\n", "AWS_SESSION_TOKEN": " t\n"}
+    found, _ = s3_client.parse("s3://b/p", environment)
+    assert (found.access_key, found.secret_key, found.session_token) == ("a", "s", "t")
+
+
 def test_credentials_are_never_shown() -> None:
     assert "EXAMPLE" not in repr(DOCUMENTED)
     assert "EXAMPLE" not in f"{DOCUMENTED}"

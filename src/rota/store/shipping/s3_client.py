@@ -26,6 +26,7 @@ _PIECE_BYTES: Final = 1 << 20
 #: The API takes no larger object in one request.
 _MOST_BYTES: Final = 5 * 1024**3
 _UNSIGNED: Final = "-_.~"
+_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _TOO_MANY: Final = 429
 _REQUEST_TIMEOUT: Final = 408
 #: Errors that pass although their status says that the request is wrong: of a slow upload, and of another request.
@@ -67,7 +68,8 @@ def parse(url: str, environment: Mapping[str, str]) -> tuple[Bucket, str]:
     name, _, prefix = url.removeprefix(SCHEME).partition("/")
     if not url.startswith(SCHEME) or not name or any(letter in name for letter in "?#@:"):
         raise errors.BadAddress(f"{url!r} is not a place in S3", "write s3://bucket/prefix")
-    access, secret = environment.get("AWS_ACCESS_KEY_ID", ""), environment.get("AWS_SECRET_ACCESS_KEY", "")
+    # A variable from a file or a Secret often ends in a newline, and a header with one is an error that shows it.
+    access, secret, token = (environment.get(name, "").strip() for name in _CREDENTIALS)
     if not access or not secret:
         raise errors.StoreError(
             f"there are no credentials for {url}", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
@@ -87,7 +89,7 @@ def parse(url: str, environment: Mapping[str, str]) -> tuple[Bucket, str]:
         region=region,
         access_key=access,
         secret_key=secret,
-        session_token=environment.get("AWS_SESSION_TOKEN", ""),
+        session_token=token,
         ca_file=environment.get("AWS_CA_BUNDLE", ""),
         in_path=in_path,
     )
