@@ -103,7 +103,11 @@ class PlaceSource:
     def _read_newest(self) -> Snapshot:
         found = self._place.catalog()
         wanted = recovery.moment(self._place, found)
-        entries = recovery.state(self._place, found, wanted)
+        try:
+            entries = recovery.state(self._place, found, wanted)
+        finally:
+            for path in (wanted.base.path, *(part.path for part in found.chain(wanted.base))):
+                self._place.forget(path)
         return _snapshot(entries, wanted.revision, found.windows()[-1].last_at)
 
     async def steps(self, after: int) -> AsyncGenerator[Step]:

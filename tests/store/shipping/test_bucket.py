@@ -19,6 +19,7 @@ from rota.store.shipping.bucket import BucketPlace
 from rota.store.shipping.follower import Follower, Settings
 from rota.store.shipping.places import ClaimLost
 from rota.store.shipping.s3_client import S3Client
+from rota.store.standby_sources import PlaceSource
 from rota.store.store_interface import Entry, RevisionRange
 from rota.testing.clocks import FakeClock
 from rota.testing.store_contract import opened
@@ -119,6 +120,16 @@ async def test_an_object_that_is_not_what_its_name_says_is_refused(environment: 
     client.put(f"rota/base-{base.revision + 1:020}-1.backup", reader.local(base.path))
     with pytest.raises(errors.Corrupt, match="does not hold what its name says"):
         state(place_of(environment, tmp_path / "fourth"))
+
+
+async def test_a_standby_keeps_no_copies_of_what_it_has_read(environment: dict[str, str], tmp_path: Path) -> None:
+    place = place_of(environment, tmp_path / "scratch")
+    async with opened("memory://") as store, following(store, place) as shipped:
+        history = await write(store, random.Random(27), 3)
+        await shipped.reaches(max(history))
+    reader = place_of(environment, tmp_path / "other")
+    assert (await PlaceSource(reader, CLOCK).snapshot()).revision == max(history)
+    assert list((tmp_path / "other").iterdir()) == []
 
 
 async def test_old_objects_are_removed_and_a_part_has_one_object(environment: dict[str, str], tmp_path: Path) -> None:
