@@ -11,8 +11,10 @@ from rota.api import conflict_reasons, errors
 from rota.client.pods import PODS
 from rota.client.transports.transport import Call
 from rota.client.verbs import PatchType
+from rota.columns.pod_interner import PodInterner
 from rota.scheduler.core import attempts
 from rota.scheduler.core.events import BindingEnded, Event
+from rota.scheduler.framework.status import Status
 from rota.scheduler.service import Scheduler
 from rota.scheduler.sharding.instance_objects import SHARD_MAPS, InstanceSettings
 from rota.scheduler.sharding.node_knowledge import Choices, Criterion, Synchronisation
@@ -107,6 +109,22 @@ async def test_a_scheduler_does_not_conflict_with_itself(cluster: SchedulingClus
         for number in range(100):
             await cluster.bound(f"p{number}", "n1")
     assert race.reasons == []
+
+
+async def test_gangs_of_a_scheduler_do_not_conflict_with_each_other(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1", cpu="64", memory="64Gi", pods="200")
+    made = [await cluster.add_pod(name, schedulerName="nobody") for name in ("a", "b")]
+    async with _sharing(cluster, criterion=Criterion.COARSE) as race:
+        answers: list[Status] = []
+        for pod in made:
+            race.schedulers[0].bindings.submit_together([(PodInterner().pod(pod), "n1", answers.append)])
+            await asyncio.sleep(0)  # its request begins before the next gang is there
+
+        async def answered() -> bool:
+            return len(answers) == 2
+
+        await cluster.until(answered)
+    assert [one.ok for one in answers] == [True, True]
 
 
 def _knows(scheduler: Scheduler, uid: str) -> bool:

@@ -190,7 +190,8 @@ class BindRequestQueue:
     def _flush(self) -> None:
         self._flushing = False
         most = BATCHES_AT_ONCE if self.batches else SINGLES_AT_ONCE
-        if self._waiting and self._waiting[0].binding.seen:
+        first = [*([self._waiting[0]] if self._waiting else ()), *(self._together[0] if self._together else ())]
+        if any(one.binding.seen for one in first):
             most = 1  # a binding of a request that is under way would count as a change of the node
         size = BATCH if self.batches else 1
         while self._together and len(self._under_way) < most:
