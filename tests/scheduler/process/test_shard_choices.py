@@ -17,7 +17,7 @@ from rota.scheduler.core.events import BindingEnded, Event
 from rota.scheduler.framework.status import Status
 from rota.scheduler.service import Scheduler
 from rota.scheduler.sharding.instance_objects import SHARD_MAPS, InstanceSettings
-from rota.scheduler.sharding.node_knowledge import Choices, Criterion, Synchronisation
+from rota.scheduler.sharding.node_knowledge import Change, Choices, Criterion, Synchronisation
 from rota.testing.allocation_observer import AllocationObserver
 from rota.testing.schedulers import SchedulingCluster
 
@@ -148,6 +148,31 @@ async def test_what_others_bind_is_learned_part_by_part(cluster: SchedulingClust
         assert all(_knows(two, uid) for uid in uids)
         # It knew nothing at first, then the pods of one half of the nodes, then all.
         assert set(knew) == {0, 4, 8}
+
+
+async def test_a_round_that_fails_does_not_end_the_learning(
+    cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.add_node("n1")
+    async with _sharing(cluster, synchronisation=Synchronisation.ROUND_ROBIN) as race:
+        sharded = race.schedulers[0]._sharded
+        assert sharded is not None
+        working, failures = sharded.knowledge.next_round, [RuntimeError("a defect")]
+
+        def next_round(number: int) -> tuple[list[Change], int]:
+            if failures:
+                raise failures.pop()
+            return working(number)
+
+        monkeypatch.setattr(sharded.knowledge, "next_round", next_round)
+        await cluster.clock.advance(1.0)
+        assert not failures
+        made = await cluster.add_pod("p", labels={"team": "two"})
+
+        async def learned() -> bool:
+            return _knows(race.schedulers[0], made["metadata"]["uid"])
+
+        await cluster.until(learned)
 
 
 async def test_without_partial_synchronisation_it_is_learned_at_once(cluster: SchedulingCluster) -> None:

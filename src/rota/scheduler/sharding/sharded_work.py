@@ -59,11 +59,15 @@ class ShardedWork:
     async def run(self, run_batch: Callable[[], Awaitable[None]] | None) -> None:
         """Be a member until cancelled; `run_batch` schedules batches, while that is this scheduler's."""
         self._run_batch = run_batch
-        rounds = asyncio.ensure_future(self._rounds())
+        parts = [asyncio.ensure_future(self._member.run()), asyncio.ensure_future(self._rounds())]
         try:
-            await self._member.run()
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
         finally:
-            rounds.cancel()
+            for one in parts:
+                one.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
             self._run_batch = None
             await self._end_batch()
             self.feed.apply(self.knowledge.all())
