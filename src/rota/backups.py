@@ -12,7 +12,7 @@ from typing import Any, Final
 from rota.api import times
 from rota.kit import diagnostics, errors, system
 from rota.kit.metrics import Metrics
-from rota.store import archive, sealing, store_factory
+from rota.store import archive, roles, sealing, store_factory
 from rota.store.errors import Corrupt, StoreError
 from rota.store.shipping import bases, places, recovery, s3_client, segments
 from rota.store.shipping.bases import Schedule, ScheduledBackups
@@ -60,7 +60,8 @@ async def restore(path: Path, url: str, *, key_file: Path | None = None) -> dict
     # Checked before the store is opened, since opening may write to it.
     await asyncio.to_thread(archive.verify, path, key=key)
     async with opened(url) as store:
-        return _as_dict(await archive.restore(store, path, key=key))
+        summary = _as_dict(await archive.restore(store, path, key=key))
+        return {**summary, "revision": await roles.revive(store) or summary["revision"]}
 
 
 async def follow(
@@ -142,8 +143,9 @@ async def restore_moment(
         # Verified before the store is opened, since opening may write to it.
         entries = await asyncio.to_thread(recovery.state, place, found, wanted)
     async with opened(url) as store:
-        now = await store.load(entries, revision=found.shipped)
-    return {"entries": len(entries), "restored_revision": wanted.revision, "revision": now.revision}
+        loaded = (await store.load(entries, revision=found.shipped)).revision
+        now = await roles.revive(store) or loaded
+    return {"entries": len(entries), "restored_revision": wanted.revision, "revision": now}
 
 
 async def verify(target: str, *, key_file: Path | None = None) -> dict[str, int]:

@@ -106,6 +106,17 @@ async def write(store: Store, role: Role, before: Recorded, *, writes: Sequence[
     return outcome.revision if isinstance(outcome, Committed) else None
 
 
+async def revive(store: Store) -> int | None:
+    """Make a restored copy of a superseded store a primary; returns the new revision, or None if there was no need.
+
+    Backups of a store that were taken after the promotion of its standby have the record of that.
+    """
+    found = await read(store)
+    if found.role.role != SUPERSEDED:
+        return None
+    return await write(store, Role(epoch=found.role.epoch), found)
+
+
 def check_writable(role: Role) -> None:
     """Raise unless masters may work on a store of this role."""
     if role.role == STANDBY:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.store.shipping.test_following import following, write
 
+from rota import backups
 from rota.kit import system
 from rota.kit.metrics import Metrics
 from rota.store import errors, roles, standby
@@ -320,6 +321,20 @@ async def test_a_promoted_store_gets_a_standby_of_its_own() -> None:
         assert done.epoch == 2
         with pytest.raises(Superseded, match="epoch 2"):
             await FencedStore.of(second)
+
+
+async def test_a_backup_of_a_superseded_store_is_restored_as_a_primary(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path}/old.db") as old:
+        assert isinstance(await old.create("/a", b"1"), Committed)
+        before = await roles.read(old)
+        assert await roles.write(old, Role(role="superseded", epoch=3), before) is not None
+    await backups.backup(f"sqlite:///{tmp_path}/old.db", tmp_path / "old.backup", progress=lambda _: None)
+    restored = await backups.restore(tmp_path / "old.backup", f"sqlite:///{tmp_path}/new.db")
+    async with opened(f"sqlite:///{tmp_path}/new.db") as new:
+        role = (await roles.read(new)).role
+        assert (role.role, role.epoch) == ("primary", 3)
+        roles.check_writable(role)
+        assert restored["revision"] == await newest(new)
 
 
 async def test_masters_do_not_start_on_a_standby() -> None:
