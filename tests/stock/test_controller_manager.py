@@ -34,6 +34,8 @@ CONTROLLERS = (
     "cronjob-controller,disruption-controller,namespace-controller,garbage-collector-controller,"
     "taint-eviction-controller,node-lifecycle-controller,serviceaccount-controller,root-ca-certificate-publisher-controller"
 )
+#: Ours without those that make pods for an owner.
+OURS = "*,-cron-jobs,-daemon-sets,-deployments,-jobs,-replica-sets,-stateful-sets,-ttl-after-finished"
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def server() -> Iterator[RotaServer]:
 
     Two that make pods for one owner would make twice as many, so of those only the stock ones run.
     """
-    with RotaServer("--controllers", "*,-cron-jobs,-deployments,-jobs,-replica-sets,-ttl-after-finished") as rota:
+    with RotaServer("--controllers", OURS) as rota:
         yield rota
 
 

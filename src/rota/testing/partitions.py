@@ -109,6 +109,19 @@ class PartitionedWorkloads:
 
         await until(self._client, kinds.BINDINGS, "db-statefulset", holds, namespace="default", patience_s=_PATIENCE_S)
 
+    async def shown(self) -> str:
+        """Where the control plane has placed the workloads, and what its members report."""
+        lines = []
+        for binding in (await self._client.list(kinds.BINDINGS, namespace="default")).items:
+            spec, status = binding["spec"], binding.get("status") or {}
+            told = {key: spec.get(key) for key in ("replicas", "clusters", "gracefulEvictionTasks")}
+            lines.append(f"{meta.name(binding)}: {told}, reported: {status.get('aggregatedStatus')}")
+        for work in (await self._client.list(kinds.WORKS)).items:
+            carried = [one.get("spec", {}).get("replicas") for one in work["spec"]["workload"]["manifests"]]
+            facts = f"replicas {carried}, deleted {work['metadata'].get('deletionTimestamp')}"
+            lines.append(f"{meta.qualified_name(work)}: {facts}, status {work.get('status')}")
+        return "\n".join(lines)
+
     def marks(self, name: str) -> list[Mark]:
         """The marks in a file, in the order of time."""
         path = self._folder / name
@@ -156,7 +169,8 @@ async def soak(folder: Path, seconds: float, seed: int, *, say: Say) -> int:
                 await workloads.settled()
                 workloads.check()
             except AssertionError as error:
-                raise AssertionError(f"{error}\n{federation.outputs()}") from error
+                placed = await workloads.shown()
+                raise AssertionError(f"{error}\n{placed}\n{federation.outputs()}") from error
             machines = {mark.machine for mark in workloads.marks("exclusive")}
             assert len(machines) > 1, "the exclusive workload was never taken over"
             return cuts
