@@ -23,7 +23,8 @@ from rota.testing.federations import until
 
 _STATEFUL_SETS: Final = ("apps", "v1", "statefulsets")
 _DEPLOYMENTS: Final = ("apps", "v1", "deployments")
-_PATIENCE_S: Final = 240.0
+#: Longer than a graceful eviction may take (`eviction_loop.TIMEOUT_S`).
+_PATIENCE_S: Final = 700.0
 #: Longer than marks are apart on a busy machine, and much shorter than a takeover.
 _GAP_S: Final = 6.0
 _OWN: Final = """

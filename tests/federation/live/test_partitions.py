@@ -11,7 +11,7 @@ from rota.testing import hosts, partitions
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(bool(hosts.missing()), reason=hosts.missing() or "-"),
 ]
 SECONDS = 15.0
