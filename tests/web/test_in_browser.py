@@ -109,11 +109,11 @@ def test_a_pod_that_is_created_appears_and_can_be_deleted(visit: Visit, cluster:
 def test_a_log_is_live_and_can_be_searched(visit: Visit) -> None:
     visit.open("pods/default/web?tab=log")
     log = visit.page.get_by_role("log")
-    visit.page.wait_for_function("() => /request \\d+/.test(document.querySelector('.log').textContent)")
+    visit.page.wait_for_function("() => /request \\d+/.test(document.querySelector('.log')?.textContent)")
     before = int(re.findall(r"request (\d+)", log.inner_text())[-1])
-    visit.page.wait_for_function(f"() => document.querySelector('.log').textContent.includes('request {before + 3}')")
+    visit.page.wait_for_function(f"() => document.querySelector('.log')?.textContent.includes('request {before + 3}')")
     visit.page.get_by_label("Search").fill(f"request {before}")
-    visit.page.wait_for_function("() => document.querySelector('.log').textContent.split('\\n').length < 15")
+    visit.page.wait_for_function("() => document.querySelector('.log')?.textContent.split('\\n').length < 15")
     visit.open("pods/default/breaks?tab=log")
     visit.see("cannot open the input")
     visit.open("pods/default/restarts?tab=log")
@@ -133,7 +133,7 @@ def test_seven_tabs_are_live_at_once(visit: Visit, cluster: Cluster) -> None:
         tab.wait_for_function("() => /request \\d+/.test(document.querySelector('.log')?.textContent)", polling=500)
     for tab in tabs:
         before = int(re.findall(r"request (\d+)", tab.get_by_role("log").inner_text())[-1])
-        more = f"() => document.querySelector('.log').textContent.includes('request {before + 3}')"
+        more = f"() => document.querySelector('.log')?.textContent.includes('request {before + 3}')"
         tab.wait_for_function(more, polling=500)
     for tab in tabs[1:]:
         tab.close()
@@ -399,7 +399,7 @@ def test_markup_in_stored_fields_stays_text(visit: Visit, cluster: Cluster) -> N
         visit.open(path)
         settled(visit)
         if "tab=" in path:
-            visit.page.wait_for_function("() => document.querySelector('pre').textContent.includes('<img')")
+            visit.page.wait_for_function("() => document.querySelector('pre')?.textContent.includes('<img')")
         assert visit.page.locator("img[src=x], main script").count() == 0
     cluster.rota("delete", "pod", "markup")
 
