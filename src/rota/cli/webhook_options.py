@@ -19,7 +19,7 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class Webhooks:
-    """Where reviews are answered, and how the API server is told so."""
+    """The address at which a webhook answers reviews, and the configuration that the API server gets."""
 
     address: tuple[str, int] | None
     tls: "ssl.SSLContext | None"

@@ -21,7 +21,7 @@ _BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
 #: The taints of a node that is cordoned or not ready; those are counted as such, not as tainted.
 _OF_STATES: Final = frozenset(f"node.kubernetes.io/{state}" for state in ("not-ready", "unreachable", "unschedulable"))
 #: The owner of pods that no controller manages.
-NOBODY: Final = Workload("", "")
+UNOWNED: Final = Workload("", "")
 
 
 class Owner(NamedTuple):
@@ -152,7 +152,7 @@ def _pod(pod: Object, before: _Pod | None) -> _Pod:
     )
     if before is not None and before.basis == basis:
         return before if before.node == node else before._replace(node=node)
-    workload = next(iter(pod_owners.workloads(pod)), NOBODY)
+    workload = next(iter(pod_owners.workloads(pod)), UNOWNED)
     return _Pod(node, Owner(meta.namespace(pod), workload), resources.pod_requests(pod), basis)
 
 

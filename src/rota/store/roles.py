@@ -5,27 +5,23 @@ promotion raises the epoch. Masters write through `FencedStore`: each transactio
 after a promotion has marked the old primary as superseded no master can write to it, however late its write arrives.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal, Self
 
 import msgspec
 from msgspec import Struct
 
 from rota.store import errors
+from rota.store.forwarding import ForwardingStore
 from rota.store.store_interface import (
     Committed,
     Delete,
-    Entry,
     Outcome,
-    Page,
     Precondition,
     Put,
     Refused,
-    RevisionRange,
     Store,
     Transaction,
-    Verbs,
-    Watch,
 )
 
 #: No resource is stored under this prefix.
@@ -131,11 +127,11 @@ def check_writable(role: Role) -> None:
         )
 
 
-class FencedStore(Verbs):
-    """A primary as its masters see it: in front of another store, which it does not own except for `close`."""
+class FencedStore(ForwardingStore):
+    """A primary as its masters see it."""
 
     def __init__(self, inner: Store, recorded: Recorded) -> None:
-        self._inner: Final = inner
+        super().__init__(inner)
         self._guard: Final = recorded.guard
 
     @classmethod
@@ -161,51 +157,3 @@ class FencedStore(Verbs):
 
     async def _check_role(self) -> None:
         check_writable((await read(self._inner)).role)
-
-    async def revision_range(self) -> RevisionRange:
-        """See `Store.revision_range`."""
-        return await self._inner.revision_range()
-
-    async def size_bytes(self) -> int:
-        """See `Store.size_bytes`."""
-        return await self._inner.size_bytes()
-
-    async def get(self, key: str) -> Entry | None:
-        """See `Store.get`."""
-        return await self._inner.get(key)
-
-    async def get_many(self, keys: Sequence[str]) -> list[Entry | None]:
-        """See `Store.get_many`."""
-        return await self._inner.get_many(keys)
-
-    async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
-        """See `Store.list`."""
-        return await self._inner.list(prefix, limit=limit, after=after, revision=revision)
-
-    def watch(self, prefix: str, *, after: int) -> Watch:
-        """See `Store.watch`."""
-        return self._inner.watch(prefix, after=after)
-
-    async def compact(self, revision: int) -> None:
-        """See `Store.compact`."""
-        await self._inner.compact(revision)
-
-    async def grant(self, ttl_s: float) -> int:
-        """See `Store.grant`."""
-        return await self._inner.grant(ttl_s)
-
-    async def renew(self, lease: int) -> bool:
-        """See `Store.renew`."""
-        return await self._inner.renew(lease)
-
-    async def revoke(self, lease: int) -> bool:
-        """See `Store.revoke`."""
-        return await self._inner.revoke(lease)
-
-    async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
-        """See `Store.load`."""
-        return await self._inner.load(entries, revision=revision)
-
-    async def close(self) -> None:
-        """See `Store.close`."""
-        await self._inner.close()

@@ -41,7 +41,7 @@ _AWAY_S: Final = (0.5, 6.0)
 _PAUSE_S: Final = (0.2, 2.0)
 _ROUND_S: Final = 0.5
 _STEP_S: Final = 0.05
-#: Progress is told after so many bindings.
+#: Progress is printed each time after this number of bindings.
 _TELL: Final = 1_000
 #: After so many rounds without a binding the run is given up.
 _IDLE_ROUNDS: Final = 200

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,8 +20,8 @@ LINES = st.lists(
 )
 
 
-async def read(path: Path, **options: object) -> bytes:
-    pieces = log_files.read(path, LogOptions(**options), clock=FakeClock(), ended=lambda: True)  # type: ignore[arg-type]
+async def read(path: Path, **options: Any) -> bytes:
+    pieces = log_files.read(path, LogOptions(**options), clock=FakeClock(), ended=lambda: True)
     return b"".join([piece async for piece in pieces])
 
 

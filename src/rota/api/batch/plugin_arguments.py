@@ -10,6 +10,7 @@ _ROLES: Final[Mapping[str, str | int | bool]] = {"master": "master", "worker": "
 FLAGS: Final[Mapping[str, Mapping[str, str | int | bool]]] = {
     "env": {},
     "svc": {"publish-not-ready-addresses": False, "disable-network-policy": False, "inject-hosts-env": True},
+    # Volcano's default: the home of root inside of the containers.
     "ssh": {"ssh-key-file-path": "/root/.ssh", "ssh-private-key": "", "ssh-public-key": ""},
     "pytorch": {
         **_ROLES,

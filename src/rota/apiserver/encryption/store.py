@@ -5,7 +5,7 @@ It is between the API server and the database, so nothing above it knows that va
 them costs a comparison of the key's prefix, a watch of them is the inner store's own.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, Protocol, Self
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from rota.apiserver.encryption.envelope import KeyMissing, Unopenable, Vault
 from rota.kit import logs
 from rota.store import errors
+from rota.store.forwarding import ForwardingStore
 from rota.store.store_interface import (
     Batch,
     Conflict,
@@ -23,10 +24,8 @@ from rota.store.store_interface import (
     Page,
     Put,
     Refused,
-    RevisionRange,
     Store,
     Transaction,
-    Verbs,
     Watch,
 )
 
@@ -46,24 +45,12 @@ class Keys(Protocol):
         ...
 
 
-class EncryptedStore(Verbs):
-    """A `Store` in front of another, which it does not own except for `close`."""
+class EncryptedStore(ForwardingStore):
+    """Encrypts and decrypts on the way; `load` takes entries as a backup holds them, which is encrypted."""
 
     def __init__(self, inner: Store, keys: Keys) -> None:
-        self._inner: Final = inner
+        super().__init__(inner)
         self._keys: Final = keys
-
-    async def check(self) -> None:
-        """See `Store.check`."""
-        await self._inner.check()
-
-    async def revision_range(self) -> RevisionRange:
-        """See `Store.extent`."""
-        return await self._inner.revision_range()
-
-    async def size_bytes(self) -> int:
-        """See `Store.size_bytes`."""
-        return await self._inner.size_bytes()
 
     async def get(self, key: str) -> Entry | None:
         """See `Store.get`; also raises what `envelope` raises."""
@@ -107,30 +94,6 @@ class EncryptedStore(Verbs):
         """See `Store.watch`."""
         changes = self._inner.watch(prefix, after=after)
         return OpenedWatch(changes, self.open) if self._keys.vault.concerns(prefix) else changes
-
-    async def compact(self, revision: int) -> None:
-        """See `Store.compact`."""
-        await self._inner.compact(revision)
-
-    async def grant(self, ttl_s: float) -> int:
-        """See `Store.grant`."""
-        return await self._inner.grant(ttl_s)
-
-    async def renew(self, lease: int) -> bool:
-        """See `Store.renew`."""
-        return await self._inner.renew(lease)
-
-    async def revoke(self, lease: int) -> bool:
-        """See `Store.revoke`."""
-        return await self._inner.revoke(lease)
-
-    async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
-        """See `Store.load`: entries as a backup holds them, which is as the inner store held them."""
-        return await self._inner.load(entries, revision=revision)
-
-    async def close(self) -> None:
-        """See `Store.close`."""
-        await self._inner.close()
 
     def _opened_or_empty(self, entry: Entry) -> Entry:
         """A value that cannot be decrypted must not block the others: it is replaced by an empty, and so damaged,
