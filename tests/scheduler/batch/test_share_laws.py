@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.scheduler.batch.situations import QUEUE
 from tests.scheduler.batch.test_laws import CAPABILITY, CONFIGURATION, GANGS, GUARANTEE, QUEUES, Live, play
@@ -118,6 +118,8 @@ def test_a_group_that_lost_the_room_of_its_victims_evicts_again() -> None:
 
 @pytest.mark.slow
 @given(st.permutations([*QUEUES] * 5), st.lists(st.booleans(), min_size=10, max_size=10))
+# A group that has begun in room that was made for it waits for its turn with its other pods.
+@example(order=list("babbabaaba"), passes_between=[turn == "1" for turn in "0110011000"])
 @settings(deadline=None, max_examples=30, phases=PHASES)
 def test_with_work_in_every_queue_each_gets_what_it_deserves(order: list[str], passes_between: list[bool]) -> None:
     """Two queues deserve half of eight cores each; whichever comes first, both end with four."""

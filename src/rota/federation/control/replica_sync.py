@@ -65,17 +65,14 @@ class ReplicaSync:
 
     async def _follow_sum(self, key: Key, deployment: Object) -> float | None:
         binding = self._bindings.get(object_names.binding("Deployment", key.name), key.namespace)
-        spec: Object = {} if binding is None else binding.get("spec") or {}
-        placement = spec.get("placement")
-        if placement is None or bindings.scheduling_type(placement) != bindings.DIVIDED:
+        placement = ((binding or {}).get("spec") or {}).get("placement")
+        if binding is None or placement is None or bindings.scheduling_type(placement) != bindings.DIVIDED:
             return None
-        wanted = int((deployment.get("spec") or {}).get("replicas") or 0)
-        status: Object = deployment.get("status") or {}
-        total = int(status.get("replicas") or 0)
-        if total == wanted:
-            return None
-        if not _is_collected(deployment, binding or {}, spec):
+        total = settled_sum(deployment, binding)
+        if total is None:
             return _COLLECTED_AGAIN_S
+        if total == _number(deployment.get("spec"), "replicas"):
+            return None
         patch = {
             "metadata": {"resourceVersion": meta.metadata(deployment).get("resourceVersion")},
             "spec": {"replicas": total},
@@ -96,18 +93,31 @@ def _is_propagated(autoscaler: Object) -> bool:
     return not meta.is_deleting(autoscaler) and (claims.ID in labels or claims.CLUSTER_ID in labels)
 
 
-def _is_collected(deployment: Object, binding: Object, spec: Object) -> bool:
-    """Whether the status is that of the present spec: scheduled, applied and reported by every cluster."""
-    if int((deployment.get("status") or {}).get("observedGeneration") or 0) != int(
-        meta.metadata(deployment).get("generation") or 0
-    ):
-        return False
-    if bindings.replicas(spec) != int((deployment.get("spec") or {}).get("replicas") or 0):
-        return False
-    if bindings.sum_of_replicas(bindings.targets(spec)) != bindings.replicas(spec):
-        return False
+def settled_sum(deployment: Object, binding: Object) -> int | None:
+    """Sum the replicas of all clusters; None until each has applied the present spec, created its pods and reported.
+
+    A cluster that has only begun reports too few, even none. A template that followed such a sum would be divided
+    anew, and clusters without a share would lose the Deployment.
+    """
+    spec: Object = binding.get("spec") or {}
+    replicas = _number(deployment.get("spec"), "replicas")
+    if _number(deployment.get("status"), "observedGeneration") != _number(deployment.get("metadata"), "generation"):
+        return None
+    if not replicas == bindings.replicas(spec) == bindings.sum_of_replicas(bindings.targets(spec)):
+        return None
     reported = {
-        item.get("clusterName"): item.get("status")
+        item.get("clusterName"): item.get("status") or {}
         for item in (binding.get("status") or {}).get("aggregatedStatus") or ()
     }
-    return all(reported.get(target.get("name")) for target in bindings.targets(spec))
+    total = 0
+    for target in bindings.targets(spec):
+        status = reported.get(target.get("name")) or {}
+        count = _number(status, "replicas")
+        if not count or count != _number(status, "availableReplicas") + _number(status, "unavailableReplicas"):
+            return None
+        total += count
+    return total
+
+
+def _number(fields: Object | None, name: str) -> int:
+    return int((fields or {}).get(name) or 0)

@@ -79,14 +79,14 @@ class Allocate:
     def _serve_expected(self, sheets: dict[str, Worksheet]) -> None:
         """Let groups begin that pods were evicted for in an earlier pass; otherwise others might take the room.
 
-        In Volcano they can. A queue with a strict order keeps it.
+        In Volcano they can. A queue with a strict order keeps it. A group that has begun gets further pods in its turn.
         """
         session = self._session
         made_room = session.state.made_room or {}
         for key in [key for key in made_room if key in sheets]:
             job = session.jobs[key]
             queue = session.queues[job.queue]
-            if queue.fifo or session.overused(queue) or self._serve(job, sheets[key]):
+            if session.ready(job) or queue.fifo or session.overused(queue) or self._serve(job, sheets[key]):
                 continue
             del sheets[key]
             if not session.ready(job):
