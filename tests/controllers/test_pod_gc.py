@@ -15,7 +15,7 @@ _GRACE_S = 20
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
     controller = PodGarbageCollector(
-        cluster.acting_as("rota:controller:terminations"), clock=cluster.clock, rng=cluster.rng
+        cluster.acting_as("rota:controller:pod-garbage-collector"), clock=cluster.clock, rng=cluster.rng
     )
     async with cluster.running(controller.run):
         yield

@@ -15,7 +15,7 @@ KEPT = 3
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
     controller = PodStateSync(
-        cluster.acting_as("rota:controller:task-states"), clock=cluster.clock, rng=cluster.rng, kept=KEPT
+        cluster.acting_as("rota:controller:pod-state-sync"), clock=cluster.clock, rng=cluster.rng, kept=KEPT
     )
     async with cluster.running(controller.run):
         yield

@@ -1,6 +1,6 @@
 """The base of controllers: informers that name keys, a work queue, and workers that reconcile each key.
 
-    self._frame = Reconciler[Key](client, "terminations", self._process, clock=clock, rng=rng)
+    self._frame = Reconciler[Key](client, "pod-garbage-collector", self._process, clock=clock, rng=rng)
     self._pods = self._frame.follow(PODS, self._changed)
     ...
     async def run(self) -> None:

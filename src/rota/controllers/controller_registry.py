@@ -112,6 +112,8 @@ ROSTER: Final[Mapping[str, Make]] = {
     "node-lifecycle": _usual(NodeLifecycle),
     "pipeline-runs": _usual(PipelineRunController),
     "pipelines": _usual(PipelineController),
+    "pod-garbage-collector": _usual(PodGarbageCollector),
+    "pod-state-sync": _usual(PodStateSync),
     "replica-sets": _usual(ReplicaSetController),
     "resource-quotas": _usual(QuotaController),
     "role-aggregation": _usual(RoleAggregation),
@@ -121,8 +123,6 @@ ROSTER: Final[Mapping[str, Make]] = {
     "stateful-sets": _usual(StatefulSetController),
     "step-runs": _usual(StepRunController),
     "taint-eviction": _usual(TaintEviction),
-    "task-states": _usual(PodStateSync),
-    "terminations": _usual(PodGarbageCollector),
     "ttl-after-finished": _usual(TtlAfterFinished),
 }
 

@@ -45,7 +45,7 @@ class PodGarbageCollector:
         self._clock: Final = clock
         self._patience_s: Final = patience_s
         self._frame: Final = Reconciler[Key](
-            client, "terminations", self._process, clock=clock, rng=rng, metrics=metrics
+            client, "pod-garbage-collector", self._process, clock=clock, rng=rng, metrics=metrics
         )
         self._pods: Final = self._frame.follow(PODS, self._changed)
         self._nodes: Final = self._frame.follow(NODES, self._node_changed)

@@ -39,7 +39,7 @@ from rota.worker.host_resources import HostResources
 from rota.worker.node import NodeKeeper
 from rota.worker.references import ApiReferences
 
-CONTROLLERS: Final = "jobs,node-lifecycle,taint-eviction,terminations,task-states"
+CONTROLLERS: Final = "jobs,node-lifecycle,taint-eviction,pod-garbage-collector,pod-state-sync"
 #: A node without heartbeats is not ready after this time.
 LEASE_S: Final = 8
 _EVENTS_PER_S: Final = 10.0

@@ -202,6 +202,14 @@ rota:controller:pipelines: User/rota:controller:pipelines
     read  rota.dev  pipelines
     update  rota.dev  pipelines/status
     read,create,delete,patch  rota.dev  pipelineruns
+rota:controller:pod-garbage-collector: User/rota:controller:pod-garbage-collector
+    read  core  nodes
+    read,delete  core  pods
+    patch  core  pods/status
+rota:controller:pod-state-sync: User/rota:controller:pod-state-sync
+    read  core  nodes
+    read,delete  core  pods
+    patch  core  pods/status
 rota:controller:rebalancing: User/rota:controller:rebalancing
     record-events
     read  rota.dev  rebalancepolicies
@@ -253,14 +261,6 @@ rota:controller:step-runs: User/rota:controller:step-runs
     get  core  pods/log
     read,create,delete  batch  jobs
 rota:controller:taint-eviction: User/rota:controller:taint-eviction
-    read  core  nodes
-    read,delete  core  pods
-    patch  core  pods/status
-rota:controller:task-states: User/rota:controller:task-states
-    read  core  nodes
-    read,delete  core  pods
-    patch  core  pods/status
-rota:controller:terminations: User/rota:controller:terminations
     read  core  nodes
     read,delete  core  pods
     patch  core  pods/status
