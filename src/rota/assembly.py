@@ -80,7 +80,7 @@ from rota.spot import return_policy
 from rota.spot.node_signals import NodeSignals
 from rota.spot_control import rights as spot_rights
 from rota.spot_control.leader_process import SpotControl
-from rota.store import logstore, store_factory
+from rota.store import logstore, roles, store_factory
 from rota.store.compaction import Compactor
 from rota.store.metrics import StoreMetrics
 from rota.store.roles import FencedStore
@@ -172,7 +172,8 @@ async def run_local(
         store_metrics = StoreMetrics(metrics.beside("store"))
         store = await open_store(url, metrics=store_metrics)
         parts.push_async_callback(store.close)
-        # Raises for a standby, and keeps this master from writing after the promotion of one.
+        await roles.begin(store)
+        # Raises for a standby or another level, and keeps this master from writing after the promotion of a standby.
         fenced = await FencedStore.of(store)
         # Installed only now: while a database does not answer, a signal must end the process at once.
         for number in (signal.SIGINT, signal.SIGTERM):

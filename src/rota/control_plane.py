@@ -45,7 +45,7 @@ from rota.client.endpoints import Endpoint
 from rota.controllers import controller_registry
 from rota.eager_dispatch import EagerDispatch
 from rota.embedded import Listening, LocalWorkers
-from rota.kit import errors, instance_lock, system, tasks
+from rota.kit import errors, instance_lock, levels, system, tasks
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
 from rota.master_components import MasterComponents
@@ -57,6 +57,7 @@ from rota.scheduler.batch_profile.settings import LiveBatchSettings
 from rota.scheduler.binding import dispatch_mode
 from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration
 from rota.scheduler_process import Start
+from rota.store.roles import FencedStore
 from rota.store.store_interface import Store
 from rota.web import serving as web_serving
 from rota.web.application import Dashboard
@@ -251,6 +252,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             what_if=what_if,
             dispatcher=push,
             alone=settings.alone,
+            level=lambda: store.level if isinstance(store, FencedStore) else levels.FIRST,
             metrics=metrics,
         )
         await master_components.start(parts, components)

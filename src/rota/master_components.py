@@ -74,6 +74,8 @@ class MasterComponents:
     dispatcher: EagerDispatch
     #: Whether no other master shares the store.
     alone: bool
+    #: The cluster's level now.
+    level: Callable[[], int]
     metrics: Metrics
 
 
@@ -172,6 +174,7 @@ async def start(parts: contextlib.AsyncExitStack, master: MasterComponents) -> N
         version=rota.__version__,
         clock=clock,
         controllers=master.controllers,
+        level=master.level,
     )
     supervisor.start("registration", registration.run)
     if master.controllers:

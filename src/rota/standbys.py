@@ -79,7 +79,8 @@ async def fence(url: str, *, epoch: int) -> None:
                 f"that store is a {before.role.role} of epoch {before.role.epoch}",
                 "name the old primary, and the epoch that `rota standby promote` printed",
             )
-        if await roles.write(store, roles.Role(role=roles.SUPERSEDED, epoch=epoch), before) is None:
+        superseded = roles.Role(role=roles.SUPERSEDED, epoch=epoch, level=before.role.level)
+        if await roles.write(store, superseded, before) is None:
             raise errors.StoreError("the role of that store has just been changed", "look with: rota standby status")
 
 

@@ -80,6 +80,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
     "Data": (
         Verb("backup", "Write a consistent backup of a store to a file"),
         Verb("restore", "Fill an empty store from a backup"),
+        Verb("level", "Show the level of a cluster, and raise it after an upgrade"),
         Verb("standby", "Keep a second store that follows another, and promote it"),
         Verb("encryption", "Show and rotate the keys that Secrets are encrypted with"),
     ),

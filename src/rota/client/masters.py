@@ -1,12 +1,13 @@
 """The masters of a cluster: each registers itself by a Lease in kube-system.
 
-The Lease has the master's identity, which is also that of the leader Leases, and as annotations its version and the
-address for clients. Each master renews its own Lease, and removes those of masters that have been gone for an hour.
-Clients that find no such Lease, as on a stock cluster, use the addresses that they were given.
+The Lease has the master's identity, which is also that of the leader Leases, and as annotations its version, the
+address for clients, the levels of its release, and the cluster's level. Each master renews its own Lease, and removes
+those of masters that have been gone for an hour. Clients that find no such Lease, as on a stock cluster, use the
+addresses that they were given.
 """
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,8 +16,9 @@ from rota.api import errors, meta, times
 from rota.api.meta import Object
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Selection
-from rota.kit import logs
+from rota.kit import levels, logs
 from rota.kit.clock import Clock
+from rota.kit.levels import Levels
 
 log = logs.get(__name__)
 
@@ -26,6 +28,8 @@ LABEL: Final = "rota.dev/master"
 ADDRESS: Final = "rota.dev/address"
 VERSION: Final = "rota.dev/version"
 CONTROLLERS: Final = "rota.dev/controllers"
+#: The level of the cluster when the Lease was renewed.
+LEVEL: Final = "rota.dev/level"
 SELECTION: Final = Selection(labels=f"{LABEL}=true")
 _PREFIX: Final = "rota-master-"
 #: The duration of a master's Lease, and its renewal interval.
@@ -49,6 +53,9 @@ class Master:
     duration_s: float = _DURATION_S
     #: The controllers that it runs while it leads.
     controllers: frozenset[str] = frozenset()
+    #: The levels of its release, and the cluster's level as it knows it.
+    release_levels: Levels = levels.UNDECLARED
+    level: int = levels.FIRST
 
     def is_current(self, now: float) -> bool:
         """Whether its Lease has not expired."""
@@ -70,6 +77,8 @@ def read(lease: Object) -> Master | None:
         renewed_at=times.parse(renewed),
         duration_s=float(spec.get("leaseDurationSeconds") or _DURATION_S),
         controllers=frozenset(filter(None, (notes.get(CONTROLLERS) or "").split(","))),
+        release_levels=levels.declared(notes),
+        level=int(level) if (level := notes.get(LEVEL) or "").isdecimal() else levels.FIRST,
     )
 
 
@@ -113,14 +122,16 @@ class Registration:
         version: str,
         clock: Clock,
         controllers: Iterable[str] = (),
+        level: Callable[[], int] = lambda: levels.FIRST,
     ) -> None:
-        """`identity` ends with a unique part after an underscore."""
+        """`identity` ends with a unique part after an underscore; `level` is the cluster's level now."""
         self._client: Final = client
         self._identity: Final = identity
         self._address: Final = address
         self._version: Final = version
         self._clock: Final = clock
         self._controllers: Final = ",".join(sorted(controllers))
+        self._level: Final = level
         self._name: Final = _PREFIX + identity.rpartition("_")[2].lower()
 
     async def run(self) -> None:
@@ -166,6 +177,8 @@ class Registration:
                     ADDRESS: self._address,
                     VERSION: self._version,
                     CONTROLLERS: self._controllers,
+                    levels.ANNOTATION: str(levels.OWN),
+                    LEVEL: str(self._level()),
                 },
             },
             "spec": {

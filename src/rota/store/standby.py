@@ -137,7 +137,9 @@ class Standby:
             return
         snapshot = await self._source.snapshot()
         roles.check_writable(snapshot.role)
-        role = Role(role=STANDBY, epoch=snapshot.role.epoch, position=snapshot.revision, at=snapshot.at)
+        role = msgspec.structs.replace(
+            snapshot.role, role=STANDBY, position=snapshot.revision, at=snapshot.at, syncing=False, rest=()
+        )
         entries = [*snapshot.entries, Entry(roles.KEY, roles.encode(role), 0, 0)]
         await self._target.load(sorted(entries, key=lambda entry: entry.key), revision=snapshot.revision)
         self._recorded = await roles.read(self._target)
@@ -162,20 +164,22 @@ class Standby:
         gathered: dict[str, Change] = {}
         size = 0
         reached = self._recorded.role.position
+        level = _level(step, self._recorded.role.level)
         for revision, changes in _by_revision(step, after=reached):
             more = sum(map(_size, changes.values()))
             if gathered and (len(gathered.keys() | changes.keys()) > _MOST_CHANGES or size + more > _MOST_BYTES):
-                await self._commit(list(gathered.values()), reached, step.at)
+                await self._commit(list(gathered.values()), reached, step.at, level)
                 gathered, size = {}, 0
             gathered.update(changes)
             size += more
             reached = revision
-        await self._commit(list(gathered.values()), step.revision, step.at)
+        await self._commit(list(gathered.values()), step.revision, step.at, level)
 
-    async def _commit(self, changes: list[Change], position: int, at: float) -> None:
+    async def _commit(self, changes: list[Change], position: int, at: float, level: int) -> None:
         """Write changes with the position after them; all of them count, also those that do not fit."""
         fitting, rest = changes[:_MOST_CHANGES], changes[_MOST_CHANGES:]
-        role = Role(role=STANDBY, epoch=self._recorded.role.epoch, position=position, at=at, rest=tuple(rest))
+        epoch = self._recorded.role.epoch
+        role = Role(role=STANDBY, epoch=epoch, position=position, at=at, rest=tuple(rest), level=level)
         await self._write(fitting, role)
         await self._apply_rest()
 
@@ -206,7 +210,8 @@ class Standby:
         role = self._recorded.role
         for portion in _portions(differing):
             await self._write(portion, role)
-        done = Role(role=STANDBY, epoch=role.epoch, position=snapshot.revision, at=snapshot.at)
+        level = snapshot.role.level
+        done = Role(role=STANDBY, epoch=role.epoch, position=snapshot.revision, at=snapshot.at, level=level)
         await self._write([], done)
         self._reached()
         log.info("the standby is equal to its primary again", changes=len(differing), revision=snapshot.revision)
@@ -254,6 +259,12 @@ def _by_revision(step: Step, *, after: int) -> list[tuple[int, dict[str, Change]
         if not is_bookkeeping(change.key):
             found[-1][1][change.key] = Change(change.key, change.value)
     return found
+
+
+def _level(step: Step, before: int) -> int:
+    """The primary's level after a step; its own record is not copied."""
+    records = [one.value for one in step.changes if one.key == roles.KEY and one.value is not None]
+    return roles.decode(records[-1]).level if records else before
 
 
 def _portions(changes: Iterable[Change]) -> Iterator[list[Change]]:
@@ -311,7 +322,8 @@ async def seal(primary: Store, standby: Recorded) -> int:
                 f"epoch {standby.role.epoch}",
                 "name the store that the standby follows",
             )
-        if (revision := await roles.write(primary, Role(role=SUPERSEDED, epoch=epoch), before)) is not None:
+        superseded = Role(role=SUPERSEDED, epoch=epoch, level=before.role.level)
+        if (revision := await roles.write(primary, superseded, before)) is not None:
             return revision
 
 
@@ -339,7 +351,7 @@ async def promote(target: Store, *, time: clock.Clock, primary: Store | None, so
                 "the standby was being made equal to its primary and holds no whole state",
                 "give --from to complete it, or restore a backup",
             )
-        promoted = Role(epoch=role.epoch + 1)
+        promoted = Role(epoch=role.epoch + 1, level=role.level)
         # What is left of the position, at most one write, goes with the promotion.
         if await roles.write(target, promoted, recorded, writes=_writes(role.rest)) is not None:
             return Promotion(role.epoch + 1, role.position, role.at)

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from rota.api import errors, meta, resources, times
+from rota.client import masters
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, PatchType
-from rota.kit import backoff, logs
+from rota.kit import backoff, levels, logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
@@ -66,7 +67,7 @@ class NodeKeeper:
         self._clock: Final = clock
         self._info: Final = info
         self._labels: Final = labels
-        self._annotations: Final = annotations or {}
+        self._annotations: Final = {levels.ANNOTATION: str(levels.OWN), **(annotations or {})}
         self._taints: Final = taints
         self._conditions: Final = conditions
         self._port: Final = port
@@ -101,8 +102,10 @@ class NodeKeeper:
                 return
 
     async def register(self) -> None:
-        """Create or update the node; NodeTaken if another live worker uses its name."""
+        """Create or update the node; NodeTaken if another live worker uses its name, NotTaken if the releases of the
+        masters and of this worker are too far apart."""
         name = self._machine.node
+        await self._check_levels()
         await self._check_taken()
         node = {
             "apiVersion": "v1",
@@ -181,6 +184,13 @@ class NodeKeeper:
     async def _is_believed(self) -> bool:
         """Whether the masters see this worker as ready; after a network partition they may not."""
         return meta.is_condition_true(await self._client.get(NODES, self._machine.node), "Ready")
+
+    async def _check_levels(self) -> None:
+        now = self._clock.now()
+        for master in await masters.listed(self._client):
+            fault = levels.worker_fault(master.release_levels) if master.is_current(now) else None
+            if fault is not None:
+                raise NotTaken(fault.message, fault.remedy)
 
     async def _check_taken(self) -> None:
         """Two workers under one name would run everything twice."""
