@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.docs import following
 
-PAGES = {"run-batch-jobs.md": 4, "run-jobs.md": 3, "run-pipelines.md": 4, "run-services.md": 5}
+PAGES = {"run-batch-jobs.md": 4, "run-jobs.md": 3, "run-pipelines.md": 5, "run-services.md": 5}
 
 
 @pytest.mark.slow

@@ -1,9 +1,12 @@
 """`rota.task(gang=…)`: several processes run a function at once and talk to each other."""
 
 import asyncio
+import importlib.util
 import os
 import socket
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,20 +35,44 @@ def test_a_gang_is_a_job_whose_pods_start_together() -> None:
     assert (named["WORLD_SIZE"], named["MASTER_ADDR"]) == ("4", "f-1-0.f-1")
 
 
-def test_a_gang_is_not_retried_and_is_no_step() -> None:
+def test_a_gang_is_not_retried() -> None:
     with pytest.raises(OptionError, match="not retried"):
         rota.task(gang=2, retries=1)
 
-    @rota.task(gang=2)
+
+def test_a_step_that_is_a_gang_has_its_size() -> None:
+    @rota.task(gang=2, queue="night")
     def work() -> int:
         return 1
 
-    @rota.pipeline
-    def whole() -> None:
-        work()
+    @rota.task
+    def use(number: int) -> int:
+        return number
 
-    with pytest.raises(rota.PipelineError, match="is a gang"):
-        whole.manifest()
+    @rota.pipeline
+    def whole() -> int:
+        return use(work())
+
+    alone, after = whole.manifest()["spec"]["steps"][::-1]
+    assert (after["name"], after["gang"], "gang" in alone) == ("work", 2, False)
+    assert after["template"]["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] == "night"
+    with pytest.raises(rota.PipelineError, match="workspace is on one"):
+        rota.pipeline(workspace=True, name="whole")(whole.function).manifest()
+
+
+def test_the_example_of_a_gang_runs_here_too() -> None:
+    assert _example().regression() == "y = 3.0x + 2.0, by 1 processes"
+
+
+def _example() -> Any:
+    path = Path(__file__).parents[2] / "examples" / "gang_pipeline.py"
+    spec = importlib.util.spec_from_file_location("gang_pipeline", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # as an import would; otherwise its functions belong to no module
+    spec.loader.exec_module(module)
+    return module
 
 
 @rota.task(gang=4)
@@ -79,6 +106,8 @@ def broken() -> int:
 @pytest.mark.slow
 def test_four_processes_add_up_a_sum(client: rota.Client) -> None:
     assert client.submit(total, 10).result(100) == (4, 100)
+    run = _example().regression.run(client)
+    assert run.result(200) == "y = 3.0x + 2.0, by 4 processes"
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from rota.api import jobs, meta
+from rota.api import gangs, jobs, meta
 from rota.api.meta import Object
 from rota.python import serialization, task_runner
 from rota.python.options import Options
@@ -25,11 +25,9 @@ SESSION_LABEL: Final = "rota.dev/session"
 LEASE_LABEL: Final = "rota.dev/lease"
 #: Annotation with the function's name.
 FUNCTION_ANNOTATION: Final = "rota.dev/function"
-JOB_LABEL: Final = "batch.kubernetes.io/job-name"
+JOB_LABEL: Final = gangs.JOB_LABEL
 #: Label with the number of a process of a gang.
-INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
-#: Ports for the processes of a gang; processes of several gangs may share a machine.
-_PORTS: Final = range(20_000, 30_000)
+INDEX_LABEL: Final = gangs.INDEX_LABEL
 #: The largest call in the store, in bytes; a larger one needs a shared folder.
 MOST_STORED: Final = 512 * 1024
 #: Folder for results that are too large for a pod's status, on the task's machine; one per user.
@@ -121,8 +119,8 @@ def job(
     together: dict[str, Any] = {}
     if options.gang:
         pod["subdomain"] = name
-        pod["containers"][0]["env"] += _gang_variables(name, options.gang)
-        together = {"completions": options.gang, "parallelism": options.gang, "completionMode": "Indexed"}
+        pod["containers"][0]["env"] += gangs.variables(name, options.gang)
+        together = gangs.completions(options.gang)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -172,38 +170,15 @@ def lease(job: Object, shape: str) -> Object:
     return made
 
 
-def _gang_variables(name: str, size: int) -> list[dict[str, Any]]:
-    """The variables by which `torch.distributed`, and others, find the first process and their own rank."""
-    rank = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX_LABEL}']"}}
-    values = {
-        "WORLD_SIZE": str(size),
-        "MASTER_ADDR": f"{name}-0.{name}",
-        "MASTER_PORT": str(secrets.choice(_PORTS)),
-    }
-    return [{"name": "RANK", "valueFrom": rank}, *({"name": key, "value": text} for key, text in values.items())]
-
-
 def service(made: Object) -> Object:
     """The Service that gives the processes of a gang their names; it goes with the Job."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": meta.name(made), "namespace": meta.namespace(made), **owned(made)["metadata"]},
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {JOB_LABEL: meta.name(made)},
-            "ports": [{"name": "gang", "port": 1, "targetPort": 1}],
-        },
-    }
+    return gangs.service(meta.name(made), meta.namespace(made), _owner(made))
 
 
 def owned(made: Mapping[str, Any]) -> Object:
     """The patch that makes a Job the owner of its Secret."""
-    owner = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "name": meta.name(made),
-        "uid": meta.uid(made),
-    }
-    return {"metadata": {"ownerReferences": [owner]}}
+    return {"metadata": {"ownerReferences": [_owner(made)]}}
+
+
+def _owner(made: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": meta.name(made), "uid": meta.uid(made)}

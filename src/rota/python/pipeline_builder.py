@@ -278,11 +278,14 @@ class Plan:
     def _manifest(self, step: _Step) -> dict[str, Any]:
         outputs = ["result", "items"] if step.split else ["result"]
         declared = ["result", "signature", *(["items", "items-signature"] if step.split else [])]
-        if step.options.gang:
-            raise PipelineError(
-                f"step {step.name} is a gang, and a step is one process", "submit the gang, or make a step of kind job"
-            )
         made: dict[str, Any] = {"name": step.name, "outputs": [{"name": one} for one in declared]}
+        if step.options.gang:
+            if self._workspace:
+                raise PipelineError(
+                    f"step {step.name} is a gang: its processes may run on several nodes, and the workspace is on one",
+                    "leave out workspace, and return what the next steps need",
+                )
+            made["gang"] = step.options.gang
         if step.each is not None:
             made["forEach"] = step.each
         made |= self._from_settings(step.settings)

@@ -34,6 +34,12 @@ def test_a_pipeline_that_uses_everything_is_fine() -> None:
     assert pipeline_validation.check(spec, SPEC) == []
 
 
+def test_a_gang_has_no_workspace() -> None:
+    assert complaints(steps=[step("a", gang=2)]) == []
+    [why] = complaints(steps=[step("a")], onExit=[step("b", gang=2)], workspace={})
+    assert why.startswith("spec.onExit[0].gang: its pods may run on several nodes")
+
+
 @pytest.mark.parametrize(
     ("steps", "where", "why"),
     [
@@ -54,6 +60,13 @@ def test_a_pipeline_that_uses_everything_is_fine() -> None:
         ([step("a", when="parameters.x ==")], "spec.steps[0].when", "ends too early"),
         ([step("a", timeoutSeconds=0)], "spec.steps[0].timeoutSeconds", "at least 1"),
         ([step("a", near=["b"])], "spec.steps[0].near[0]", ""),
+        ([step("a", gang=0)], "spec.steps[0].gang", "at least 1"),
+        ([{"name": "a", "job": {"spec": {}}, "gang": 2}], "spec.steps[0].gang", "no job"),
+        (
+            [step("a", gang=2, template={"spec": {**TEMPLATE["spec"], "schedulerName": "default-scheduler"}})],
+            "spec.steps[0].template.spec.schedulerName",
+            "one by one",
+        ),
         ([step("a", forEach={})], "spec.steps[0].forEach", "items or from"),
         ([step("a", forEach={"items": [], "from": "{{ run.name }}"})], "spec.steps[0].forEach", "not both"),
         ([step("a", retries={"limit": -1})], "spec.steps[0].retries.limit", "at least 0"),

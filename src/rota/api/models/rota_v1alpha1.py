@@ -186,6 +186,8 @@ class PipelineStep(DictMixin):
     * **continueOnFailure** ``Optional[bool]`` - Go on after it as if it had succeeded.
     * **dependsOn** ``Optional[List[str]]`` - Steps that come before; those that it refers to do so anyway.
     * **forEach** ``Optional[ForEach]`` - Run it once for each of several items.
+    * **gang** ``Optional[int]`` - The number of pods of its template that run it, all at once or none; its outputs are
+      those of pod 0.
     * **job** ``Optional[Dict[str, Any]]`` - A Job to run: its metadata and spec.
     * **mutex** ``Optional[str]`` - Of all steps of the namespace that name it, one runs at a time.
     * **near** ``Optional[List[str]]`` - Steps that come before, and beside whose pods it should run, for what they left
@@ -203,6 +205,7 @@ class PipelineStep(DictMixin):
     continueOnFailure: "Optional[bool]" = None
     dependsOn: "Optional[List[str]]" = None
     forEach: "Optional[ForEach]" = None
+    gang: "Optional[int]" = None
     job: "Optional[Dict[str, Any]]" = None
     mutex: "Optional[str]" = None
     near: "Optional[List[str]]" = None
@@ -423,6 +426,7 @@ class StepRunSpec(DictMixin):
     * **step** ``str`` - The step.
     * **cacheKey** ``Optional[str]`` - What work it is, for those who have the same to do.
     * **cancel** ``Optional[bool]`` - Stop it.
+    * **gang** ``Optional[int]`` - How many pods run it, all at once or none.
     * **index** ``Optional[int]`` - Which item it is for.
     * **item** ``Optional[Any]`` - The item.
     * **job** ``Optional[Dict[str, Any]]`` - The Job to run.
@@ -437,6 +441,7 @@ class StepRunSpec(DictMixin):
     step: "str"
     cacheKey: "Optional[str]" = None
     cancel: "Optional[bool]" = None
+    gang: "Optional[int]" = None
     index: "Optional[int]" = None
     item: "Optional[Any]" = None
     job: "Optional[Dict[str, Any]]" = None

@@ -20,6 +20,8 @@ _OF_STEP: Final = {"outputs": 1, SIGNED: 1, "status": 0}
 _OF_RUN: Final = frozenset({"name", "namespace", "uid", "status", "signingSecret"})
 _PARAMETER: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _RUNS: Final = ("template", "job")
+#: The scheduler that knows no gangs.
+_ONE_BY_ONE: Final = "default-scheduler"
 POLICIES: Final = ("FailFast", "Continue")
 MOST_STEPS: Final = 2000
 
@@ -47,6 +49,7 @@ def check(spec: Mapping[str, Any], path: Path) -> list[FieldError]:
         reachable = known if group is steps else {**known, **{step["name"]: step for step in last}}
         for position, step in enumerate(group):
             found += _check_step(step, where.index(position), declared, reachable)
+            found += _check_gang(step, where.index(position), workspace=spec.get("workspace") is not None)
         if not found:
             found += _check_cycle(group, where)
     return found
@@ -129,6 +132,22 @@ def _check_step(
         why = _unknown(reference, step, parameters, known)
         if why:
             found.append(fields.invalid(where, ".".join(reference), why))
+    return found
+
+
+def _check_gang(step: Mapping[str, Any], path: Path, *, workspace: bool) -> list[FieldError]:
+    if step.get("gang") is None:
+        return []
+    found = _check_positive(step, ("gang",), path)
+    if step.get("job"):
+        found.append(fields.forbidden(path.child("gang"), "a gang has a template, and no job"))
+    if workspace:
+        why = "its pods may run on several nodes, and the workspace is on one; leave out workspace, and hand on outputs"
+        found.append(fields.forbidden(path.child("gang"), why))
+    scheduler = ((step.get("template") or {}).get("spec") or {}).get("schedulerName")
+    if scheduler == _ONE_BY_ONE:
+        why = "this scheduler places pods one by one; leave it out, or name one for batches"
+        found.append(fields.invalid(path.child("template", "spec", "schedulerName"), scheduler, why))
     return found
 
 

@@ -8,18 +8,20 @@ pauses.
 import enum
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rota.api import meta
+from rota.api import gangs, meta
 from rota.api.meta import Object
+from rota.api.pipelines.object_names import STEP_LABEL
 
 #: Limit of all outputs of a step together.
 MOST_BYTES: Final = 64 * 1024
 _FACTOR, _INITIAL_S, _MOST_S = 2, 1, 300
 #: This many disruptions are retried at once; after more of them there is a pause, up to the longest.
 _AT_ONCE, _LONGEST_S = 5, 60
-#: Reasons of a pod's end that count as disruptions.
+#: The condition of a pod that is lost to a disruption; and reasons of its end that count as one.
+DISRUPTION: Final = "DisruptionTarget"
 _NOT_ITS_FAULT: Final = frozenset({"NodeLost", "Evicted", "Preempting", "NodeShutdown", "Terminated", "NodeAffinity"})
 
 
@@ -52,14 +54,51 @@ def _end_of_pod(pod: Object) -> Ended | None:
     if phase == "Succeeded":
         return Ended(End.SUCCEEDED)
     if phase == "Failed":
-        disrupted = meta.condition(pod, "DisruptionTarget")
-        if disrupted is not None and disrupted.get("status") == "True":
-            return Ended(End.DISRUPTED, disrupted.get("reason") or "Disrupted", disrupted.get("message") or "")
+        if (lost := _disruption(pod)) is not None:
+            return lost
         reason = status.get("reason") or ""
         if reason in _NOT_ITS_FAULT:
             return Ended(End.DISRUPTED, reason, status.get("message") or "")
         return Ended(End.FAILED, reason or _why(status), status.get("message") or _how(status))
     return None
+
+
+def end_of_gang(job: Ended, pods: Sequence[Object], *, disruption: Ended | None = None) -> Ended:
+    """How a gang ended, from the end of its Job, its pods, and a disruption of a pod that may be gone.
+
+    A disruption of one pod makes others fail that talk to it, and one of those may have ended the Job. So any
+    disruption explains the end; otherwise the failed pod with the lowest number does.
+    """
+    if job.end is not End.FAILED:
+        return job
+    numbered = sorted(pods, key=lambda one: int(meta.labels(one).get(gangs.INDEX_LABEL) or 0))
+    if lost := next(filter(None, (*map(disruption_in_gang, numbered), disruption)), None):
+        return lost
+    for pod in numbered:
+        if not meta.is_deleting(pod) and (failed := _end_of_pod(pod)) is not None and failed.end is End.FAILED:
+            return _of_process(pod, failed)
+    return job
+
+
+def disruption_in_gang(pod: Object) -> Ended | None:
+    """The disruption of a pod of a gang of a step, if it is lost to one."""
+    labels = meta.labels(pod)
+    if gangs.INDEX_LABEL not in labels or STEP_LABEL not in labels:
+        return None
+    lost = _disruption(pod) or _end_of_pod(pod)
+    return None if lost is None or lost.end is not End.DISRUPTED else _of_process(pod, lost)
+
+
+def _of_process(pod: Object, ended: Ended) -> Ended:
+    number = meta.labels(pod).get(gangs.INDEX_LABEL, "")
+    return replace(ended, message=f"process {number}: {ended.message or ended.reason}")
+
+
+def _disruption(pod: Object) -> Ended | None:
+    found = meta.condition(pod, DISRUPTION)
+    if found is None or found.get("status") != "True":
+        return None
+    return Ended(End.DISRUPTED, found.get("reason") or "Disrupted", found.get("message") or "")
 
 
 def _end_of_job(job: Object) -> Ended | None:

@@ -22,7 +22,7 @@ MOST_ITEMS: Final = 100_000
 DEFAULT_WORKSPACE: Final = "/workspace"
 #: Fields of a step in which expressions are replaced and that are copied to its step runs.
 _HANDED_ON: Final = ("template", "job", "mutex", "near")
-_KEPT: Final = ("outputs", "retries", "timeoutSeconds")
+_KEPT: Final = ("gang", "outputs", "retries", "timeoutSeconds")
 #: The items of a step without items.
 _ITSELF: Final[Sequence[Any]] = (None,)
 
@@ -333,7 +333,7 @@ def as_list(value: Any) -> list[Any] | None:
 
 def cache_key(spec: Mapping[str, Any]) -> str:
     """The cache key of a step run: equal for equal work, whatever proves where its values are from."""
-    work = {part: spec[part] for part in ("template", "job", "outputs") if part in spec}
+    work = {part: spec[part] for part in ("template", "job", "gang", "outputs") if part in spec}
     metadata = (work.get("template") or {}).get("metadata") or {}
     if metadata.get("annotations"):
         noted = {name: one for name, one in metadata["annotations"].items() if not name.startswith(PROOF)}

@@ -6,11 +6,13 @@ Names are in `rota.api.pipelines.object_names`.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rota.api import meta, times
+from rota.api import gangs, meta, times
+from rota.api.batch import kinds
 from rota.api.meta import Object
 from rota.api.pipelines import expressions, graphs, object_names
 from rota.api.pipelines.graphs import Graph
 from rota.api.pipelines.object_names import ITEM, RUN_LABEL, STEP_LABEL, WORKSPACE_ANNOTATION
+from rota.controllers.pipelines import attempts
 from rota.controllers.pipelines.engine import DEFAULT_WORKSPACE
 from rota.controllers.pipelines.progress import Progress, RunState
 from rota.controllers.pipelines.states import NewStep, Phase, StepKey, StepState
@@ -22,6 +24,7 @@ STEP_RUNS: Final = ("rota.dev", "v1alpha1", "stepruns")
 PODS: Final = ("", "v1", "pods")
 JOBS: Final = ("batch", "v1", "jobs")
 SECRETS: Final = ("", "v1", "secrets")
+SERVICES: Final = ("", "v1", "services")
 
 #: The environment variable with the path of a step's outputs file.
 OUTPUTS_VARIABLE: Final = "ROTA_OUTPUTS"
@@ -141,7 +144,19 @@ def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ())
 def attempt_name(step_run: Object, number: int) -> str:
     """The name of the pod or Job of an attempt; a Job's is also a label of its pods."""
     name = f"{meta.name(step_run)}-{number}"
-    return object_names.label(name) if "job" in step_run["spec"] else object_names.short(name)
+    if is_gang(step_run):
+        return gangs.name(name)
+    return object_names.label(name) if is_job(step_run) else object_names.short(name)
+
+
+def is_gang(step_run: Object) -> bool:
+    """Whether several pods run it together."""
+    return bool(step_run["spec"].get("gang"))
+
+
+def is_job(step_run: Object) -> bool:
+    """Whether its attempts are Jobs; otherwise they are pods."""
+    return "job" in step_run["spec"] or is_gang(step_run)
 
 
 def attempt(step_run: Object, number: int) -> Object:
@@ -153,14 +168,13 @@ def attempt(step_run: Object, number: int) -> Object:
     item = labels.pop(ITEM, None)
     if item is not None:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), ITEM: item}
-    owner = meta.controller_reference({**step_run, "apiVersion": VERSION, "kind": "StepRun"})
     made: dict[str, Any] = {
         "metadata": {
             **metadata,
             "name": attempt_name(step_run, number),
             "namespace": meta.namespace(step_run),
             "labels": {**(metadata.get("labels") or {}), **labels},
-            "ownerReferences": [owner],
+            "ownerReferences": [_owner(step_run)],
         },
         "spec": dict(template.get("spec") or {}),
     }
@@ -173,7 +187,47 @@ def attempt(step_run: Object, number: int) -> Object:
         pod["spec"]["containers"] = [_with_outputs(one) for one in pod["spec"].get("containers") or ()]
     # a failed attempt is over; the step run decides about the next one
     pod["spec"]["restartPolicy"] = "Never"
-    return pod
+    return _gang(pod, spec["gang"]) if is_gang(step_run) else pod
+
+
+def gang_service(step_run: Object, number: int) -> Object:
+    """The Service by which the pods of a gang find each other; it is there before they are."""
+    return gangs.service(attempt_name(step_run, number), meta.namespace(step_run), _owner(step_run))
+
+
+def _owner(step_run: Object) -> Mapping[str, Any]:
+    return meta.controller_reference({**step_run, "apiVersion": VERSION, "kind": "StepRun"})
+
+
+def _gang(pod: Object, size: int) -> Object:
+    """The Job of a gang, from the pod of a step of one process.
+
+    A process cannot join the others again, so the Job ends with the first pod that fails or is lost.
+    """
+    metadata, name = pod["metadata"], meta.name(pod)
+    noted = {**meta.annotations(pod), kinds.MIN_MEMBER: str(size)}
+    told = gangs.variables(name, size)
+    template = {
+        "metadata": {"labels": metadata["labels"], "annotations": noted},
+        "spec": {
+            "schedulerName": kinds.SCHEDULER,
+            **pod["spec"],
+            "subdomain": name,
+            "containers": [{**one, "env": [*(one.get("env") or ()), *told]} for one in pod["spec"]["containers"]],
+        },
+    }
+    lost = {"action": "FailJob", "onPodConditions": [{"type": attempts.DISRUPTION, "status": "True"}]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {key: metadata[key] for key in ("name", "namespace", "labels", "ownerReferences")},
+        "spec": {
+            **gangs.completions(size),
+            "backoffLimit": 0,
+            "podFailurePolicy": {"rules": [lost]},
+            "template": template,
+        },
+    }
 
 
 def _with_outputs(container: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,17 +10,17 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from rota.api import errors, meta, times
+from rota.api import errors, gangs, meta, times
 from rota.api.meta import Object
 from rota.client import pods
 from rota.client.informers.cache import Key
 from rota.client.reconciler import Reconciler
 from rota.client.transports.transport import TransportError
-from rota.client.verbs import Client, Propagation
+from rota.client.verbs import Client, Propagation, Selection
 from rota.controllers.pipelines import attempts, objects
 from rota.controllers.pipelines.attempts import End, Ended
 from rota.controllers.pipelines.cache_write_through import learn
-from rota.controllers.pipelines.objects import JOBS, PODS, STEP_RUNS
+from rota.controllers.pipelines.objects import JOBS, PODS, SERVICES, STEP_RUNS
 from rota.controllers.pipelines.states import Phase
 from rota.controllers.pod_control import is_end_of_namespace
 from rota.kit.backoff import Rng
@@ -56,6 +56,8 @@ class StepRunController:
         self._jobs: Final = self._frame.follow(JOBS, functools.partial(self._attempt_changed, "Job"), indexers=owned)
         #: Holders of mutexes; includes grants that the cache does not show yet.
         self._holders: Final[dict[str, str]] = {}
+        #: Disruptions of pods of gangs, by the uids of their Jobs: the pod may be gone before its Job is seen to fail.
+        self._disrupted: Final[dict[str, Ended]] = {}
         #: The latest attempt number and its start, by the step run's uid; possibly not recorded yet.
         self._begun_at: Final[dict[str, tuple[int, float]]] = {}
 
@@ -80,7 +82,11 @@ class StepRunController:
 
     def _attempt_changed(self, kind: str, key: Key, old: Object | None, new: Object | None) -> None:
         owner = meta.controller_of(new or old or {})
+        if kind == "Job" and new is None:
+            self._disrupted.pop(meta.uid(old or {}), None)
         if owner is None or owner["kind"] != "StepRun":
+            if owner is not None and new is not None and (lost := attempts.disruption_in_gang(new)) is not None:
+                self._disrupted[owner["uid"]] = lost
             return
         step_run = Key(key.namespace, owner["name"])
         over = new is None or meta.is_deleting(new) or attempts.end_of({**new, "kind": kind}) is not None
@@ -129,6 +135,8 @@ class StepRunController:
         target, informer = (JOBS, self._jobs) if wanted["kind"] == "Job" else (PODS, self._pods)
         now = self._clock.now()
         try:
+            if objects.is_gang(step_run) and (taken_by := await self._gang_service(step_run, number)) is not None:
+                return await self._wait_for_name(step_run, taken_by)
             made = await self._client.create(target, wanted)
         except errors.AlreadyExists:
             found = await self._client.get(target, meta.name(wanted), namespace=meta.namespace(wanted))
@@ -146,6 +154,16 @@ class StepRunController:
         self._begun_at[meta.uid(step_run)] = number, now
         learn(informer, made)
         return _TOLD_AFTER_S
+
+    async def _gang_service(self, step_run: Object, number: int) -> Object | None:
+        """Create the Service of a gang; returns a foreign one that has its name."""
+        wanted = objects.gang_service(step_run, number)
+        try:
+            await self._client.create(SERVICES, wanted)
+        except errors.AlreadyExists:
+            found = await self._client.get(SERVICES, meta.name(wanted), namespace=meta.namespace(wanted))
+            return None if (meta.controller_of(found) or {}).get("uid") == meta.uid(step_run) else found
+        return None
 
     async def _wait_for_name(self, step_run: Object, taken_by: Object) -> float:
         """The name is taken: by a former run that is being deleted, or by a foreign object, which is reported."""
@@ -172,6 +190,12 @@ class StepRunController:
             return None
         told, step_run = step_run, self._with_try(step_run, attempt, number=number)
         ended = attempts.end_of(attempt)
+        if ended is not None and objects.is_gang(step_run):
+            # the outputs, the node and the reason are those of pods; their cache may lag behind that of Jobs
+            pods = await self._pods_of(attempt)
+            ended = attempts.end_of_gang(ended, pods, disruption=self._disrupted.get(meta.uid(attempt)))
+            attempt = next((one for one in pods if meta.labels(one).get(gangs.INDEX_LABEL) == "0"), attempt)
+            step_run = self._with_try(step_run, attempt, number=number)
         if ended is not None and ended.end is End.SUCCEEDED:
             await self._succeed(step_run, attempt)
         elif ended is not None:
@@ -308,13 +332,19 @@ class StepRunController:
                 yield {**one, "kind": kind}
 
     async def _fetched(self, step_run: Object, number: int) -> Object | None:
-        target, kind = (JOBS, "Job") if "job" in step_run["spec"] else (PODS, "Pod")
+        target, kind = (JOBS, "Job") if objects.is_job(step_run) else (PODS, "Pod")
         name = objects.attempt_name(step_run, number)
         try:
             found = await self._client.get(target, name, namespace=meta.namespace(step_run))
         except errors.NotFound:
             return None
         return {**found, "kind": kind} if (meta.controller_of(found) or {}).get("uid") == meta.uid(step_run) else None
+
+    async def _pods_of(self, job: Object) -> list[Object]:
+        """The pods of a gang, from the server."""
+        selection = Selection(labels=f"{gangs.JOB_LABEL}={meta.name(job)}")
+        found = await self._client.list(PODS, namespace=meta.namespace(job), selection=selection)
+        return [one for one in found.items if (meta.controller_of(one) or {}).get("uid") == meta.uid(job)]
 
     async def _stdout(self, pod: Object) -> str:
         """The end of a pod's standard output; empty if it cannot be read."""

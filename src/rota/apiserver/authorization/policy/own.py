@@ -259,6 +259,7 @@ rota:controller:step-runs: User/rota:controller:step-runs
     update  rota.dev  stepruns/status
     read,create,delete  core  pods
     get  core  pods/log
+    get,create  core  services
     read,create,delete  batch  jobs
 rota:controller:taint-eviction: User/rota:controller:taint-eviction
     read  core  nodes
