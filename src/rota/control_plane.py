@@ -26,7 +26,7 @@ from rota.apiserver.audit import policy
 from rota.apiserver.audit.auditor import Auditor
 from rota.apiserver.audit.log import AuditLog
 from rota.apiserver.authentication import authentication_config, static_tokens
-from rota.apiserver.authentication.oidc import Provider
+from rota.apiserver.authentication.oidc_provider import Provider
 from rota.apiserver.encryption import configuration, key_setup
 from rota.apiserver.encryption.keyfile import KeyFile
 from rota.apiserver.encryption.store import EncryptedStore
@@ -212,6 +212,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 names=(settings.host, socket.gethostname(), *known_as),
                 clock=clock,
                 rng=rng,
+                provider=next(iter(settings.providers), None),
             )
         )
         served = await _serve(parts, dashboard, shared.authority, settings, known_as, supervisor)

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from rota.apiserver.authentication.oidc import Provider, ProviderError
+from rota.apiserver.authentication.oidc_provider import Provider, ProviderError
 from rota.cli import sign_in_options
 
 ROTA = str(Path(sys.executable).with_name("rota"))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rota.testing import process_cluster
+from rota.testing.openid_provider import OpenIdProvider
 from rota.testing.servers import binaries
 
 if TYPE_CHECKING:
@@ -153,9 +154,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def provider() -> Iterator[OpenIdProvider]:
+    """The OpenID Connect provider of the cluster's users."""
+    with OpenIdProvider().in_thread() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, provider: OpenIdProvider) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
     command = [ROTA, "up", "--workers", "1", "--data", str(folder), "--port", "0", "--dashboard-port", "0"]
+    authority = folder / "provider.crt"
+    authority.write_bytes(provider.authority.certificate_pem)
+    command += ["--oidc-issuer-url", provider.url, "--oidc-client-id", provider.client_id]
+    command += ["--oidc-ca-file", str(authority), "--oidc-username-claim", "email"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -192,8 +204,11 @@ def browser() -> Iterator["Browser"]:
 
 
 @contextlib.contextmanager
-def visiting(browser: "Browser", url: str, **options: Any) -> Iterator[Visit]:
-    """A page of its own; errors of scripts and violations of the policy fail the test."""
+def visiting(browser: "Browser", url: str, *, also: str = "", **options: Any) -> Iterator[Visit]:
+    """A page of its own; errors of scripts, violations of the policy, and requests to elsewhere fail the test.
+
+    Elsewhere is everything but the server of the page and the one at `also`.
+    """
     context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
     page = context.new_page()
     page.set_default_timeout(WAIT_MS)
@@ -212,7 +227,11 @@ def visiting(browser: "Browser", url: str, **options: Any) -> Iterator[Visit]:
         lambda asked: (
             None
             if asked.url.startswith(
-                (url.partition("/dashboard")[0], url.partition("/dashboard")[0].replace("http", "ws"))
+                (
+                    url.partition("/dashboard")[0],
+                    url.partition("/dashboard")[0].replace("http", "ws"),
+                    also or url,
+                )
             )
             else visit.complaints.append(f"request to elsewhere: {asked.url}")
         ),

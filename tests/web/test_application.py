@@ -16,8 +16,9 @@ from rota.apiserver.authentication import authentication_config
 from rota.apiserver.server import http_server
 from rota.client.informers.informer import Informer
 from rota.testing.api import ApiServer
-from rota.web import feeds, reviews, serving, sessions
+from rota.web import feeds, request_rules, reviews, serving, sessions
 from rota.web.application import Dashboard
+from rota.web.sealing import Seal
 
 ADMIN, READER = "admin-token", "reader-token"
 TOKENS = {
@@ -174,6 +175,27 @@ async def test_the_page_cannot_be_framed_and_says_so(site: Site) -> None:
         assert answer.headers["content-type"].startswith("text/javascript")
     assert await site.get("/dashboard/assets/app.js", {"If-None-Match": etag}) == 304
     assert await site.get("/dashboard/assets/none.js", {}) == 404
+
+
+async def features(dashboard: Dashboard, http: aiohttp.ClientSession) -> Any:
+    async with http_server.serve(dashboard) as served, http.get(f"{served.url}/dashboard/features") as answer:
+        assert answer.status == 200
+        return await answer.json()
+
+
+async def test_pages_learn_what_they_may_offer(site: Site) -> None:
+    """Also before anyone has signed in: the form for signing in asks, too."""
+    assert await features(site.dashboard, site.http) == {"exec": True, "tokens": True, "provider": ""}
+    beside = Dashboard(
+        site.server.app,
+        seal=Seal(b"x" * 32),
+        names=request_rules.own_names(()),
+        clock=site.server.clock,
+        tickets=False,
+        tokens=False,
+        execs=False,
+    )
+    assert await features(beside, site.http) == {"exec": False, "tokens": False, "provider": ""}
 
 
 async def opened(site: Site, **more: str) -> aiohttp.ClientWebSocketResponse:

@@ -80,6 +80,11 @@ def test_a_stock_cluster_is_shown_with_the_rights_of_the_kubeconfig(
                 visit.open("pods?q=dashboard-pod")
                 visit.page.get_by_role("link", name="dashboard-pod", exact=True).click()
                 visit.page.get_by_role("heading", name="dashboard-pod").wait_for()
+                # Exec has no way through this server, so it is not offered, and the page says why.
+                for tab in ("Terminal", "Files"):
+                    barred = visit.page.get_by_role("link", name=tab, disabled=True)
+                    barred.wait_for()
+                    assert "passes no terminals on" in (barred.get_attribute("title") or "")
                 visit.page.get_by_role("link", name="Why here").click()
                 visit.see("This API server does not explain pods")
                 visit.page.get_by_role("button", name="Delete").click()
@@ -87,7 +92,8 @@ def test_a_stock_cluster_is_shown_with_the_rights_of_the_kubeconfig(
                 visit.page.get_by_role("heading", name="Pods", exact=True).wait_for()
             with visiting(browser, url) as stranger:
                 stranger.page.goto(url)
-                stranger.page.get_by_role("button", name="Sign in").wait_for()
+                stranger.see("This dashboard belongs to one user")
+                assert stranger.page.get_by_role("button", name="Sign in").count() == 0
                 status = stranger.page.evaluate("async () => (await fetch('/api/v1/namespaces')).status")
                 assert status == 401
     finally:
@@ -220,6 +226,9 @@ def test_pages_go_on_when_one_of_three_masters_is_killed(browser: "Browser", tmp
             visit.see("none yet")
             visit.page.get_by_role("link", name="YAML").click()
             visit.see("creationTimestamp:")
+            visit.page.get_by_role("link", name="Terminal", disabled=True).wait_for()
+            # At a master the pod only has to run first.
+            assert visit.page.get_by_role("link", name="Files", disabled=visit is served).count() == 1
             assert visit.page.evaluate("() => window.loadedBefore") is True
         second.kill()
         rota(third.folder / "kubeconfig", "delete", "pod", "later")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.web.conftest import WAIT_MS, Cluster, Visit, visiting
 
+from rota.testing.openid_provider import OpenIdProvider
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Route
 
@@ -312,6 +314,43 @@ def _sign_out_and_in(visit: Visit, cluster: Cluster) -> None:
     visit.see("the cluster does not accept this token")
 
 
+def test_users_of_the_provider_sign_in_there(browser: "Browser", cluster: Cluster, provider: OpenIdProvider) -> None:
+    binding = (
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: ann}\n"
+        "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\n"
+        "subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ann@example.com}]\n"
+    )
+    cluster.rota("submit", "-", stdin=binding)
+    with visiting(browser, cluster.url, also=provider.url, ignore_https_errors=True) as visit:
+        # An address from a colleague is still there after signing in.
+        visit.open("pods?q=too-large")
+        continue_with = visit.page.get_by_role("button", name=f"Continue with {provider.url.removeprefix('https://')}")
+        continue_with.click()
+        visit.page.get_by_role("button", name="Log in as nobody").click()
+        visit.see("the provider says: nobody may come in")
+        provider.lifetime_s = 12.0
+        continue_with.click()
+        visit.page.get_by_role("button", name="Log in as ann").click()
+        visit.page.get_by_role("link", name="too-large", exact=True).wait_for()
+        assert visit.page.url == f"{cluster.url}pods?q=too-large"
+        visit.see("ann@example.com")
+        kept = visit.page.evaluate("() => JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+        assert "eyJ" not in kept, "scripts see no token"
+        # The page goes on with renewed tokens: the first one has expired when the second renewal is done.
+        visit.page.wait_for_function("() => !document.querySelector('.connection.lost')")
+        refreshed = provider.refreshed
+        visit.page.wait_for_function("() => (window.renewals ??= new Set()).add(localStorage['rota.renewal']).size > 2")
+        assert provider.refreshed >= refreshed + 2
+        visit.page.get_by_label("Filter").fill("breaks")
+        visit.page.get_by_role("link", name="breaks", exact=True).click()
+        visit.page.get_by_role("link", name="YAML").click()
+        visit.see("creationTimestamp:")
+        visit.page.get_by_role("button", name="Sign out").click()
+        continue_with.wait_for()
+        visit.page.reload()
+        continue_with.wait_for()
+
+
 def test_a_user_without_rights_is_told_so_and_offered_no_actions(browser: "Browser", cluster: Cluster) -> None:
     account = (
         "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: guest, namespace: default}\n---\n"
@@ -340,6 +379,11 @@ def test_a_user_without_rights_is_told_so_and_offered_no_actions(browser: "Brows
         visit.page.get_by_role("heading", name="web").get_by_text("Running").wait_for()
         visit.page.get_by_role("link", name="Log").wait_for()
         assert visit.page.get_by_role("button", name="Delete").count() == 0
+        for tab in ("Terminal", "Files"):
+            barred = visit.page.get_by_role("link", name=tab, disabled=True)
+            assert barred.get_attribute("title") == "Your user lacks the right to create pods/exec in default."
+        visit.open("pods/default/web?tab=terminal")
+        visit.see("There is no terminal here")
         visit.open("pods?namespace=default")
         visit.page.get_by_role("link", name="web", exact=True).wait_for()
         cluster.rota("delete", "rolebinding", "guest")

@@ -9,7 +9,7 @@ import click
 from rota.kit import errors
 
 if TYPE_CHECKING:
-    from rota.apiserver.authentication.oidc import Provider
+    from rota.apiserver.authentication.oidc_provider import Provider
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -26,7 +26,11 @@ def sign_in_options(command: _F) -> _F:
                 metavar="FILE",
                 help='CSV file of accepted bearer tokens: token,user,uid,"group1,group2".',
             ),
-            click.option("--oidc-issuer-url", metavar="URL", help="Accept ID tokens of this OpenID Connect provider."),
+            click.option(
+                "--oidc-issuer-url",
+                metavar="URL",
+                help="Accept ID tokens of this OpenID Connect provider; its users sign in to the dashboard there.",
+            ),
             click.option("--oidc-client-id", metavar="ID", help="The client ID (audience) of accepted tokens."),
             click.option(
                 "--oidc-username-claim", default="sub", show_default=True, help="The claim with the user name."
@@ -61,7 +65,7 @@ def sign_in_options(command: _F) -> _F:
 
 def providers(settings: dict[str, Any]) -> tuple["Provider", ...]:
     """The provider that the `oidc_*` options describe, if they are given."""
-    from rota.apiserver.authentication.oidc import Provider  # noqa: PLC0415 - not needed to refuse an option
+    from rota.apiserver.authentication.oidc_provider import Provider  # noqa: PLC0415 - not needed to refuse an option
 
     issuer, client = settings["oidc_issuer_url"], settings["oidc_client_id"]
     if not issuer and not client:

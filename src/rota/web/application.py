@@ -4,7 +4,10 @@ Every other request goes on to the API server as it is. A request with a session
 `request_rules` allows it; the cookie of any other request means nothing.
 
     GET    /dashboard/...        the page and its files
-    POST   /dashboard/session    sign in with a token or a ticket
+    GET    /dashboard/features   what pages may offer here
+    POST   /dashboard/sign-in    begin to sign in at the OpenID Connect provider
+    POST   /dashboard/session    sign in with a token, a ticket, or the code of the provider
+    PUT    /dashboard/session    renew the provider's token of a session
     DELETE /dashboard/session    sign out
     POST   /dashboard/tickets    a one-time ticket for the caller, for programs only
     GET    /dashboard/live       the WebSocket of an open tab
@@ -17,16 +20,18 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from rota.api import scopes
+from rota.apiserver.authentication.oidc_provider import Provider, ProviderAwayError
 from rota.kit.clock import Clock
-from rota.web import frames, pages, request_rules, sessions
+from rota.web import answers, frames, pages, provider_sign_in, request_rules, sessions
+from rota.web.answers import Receive, Scope, Send
+from rota.web.provider_sign_in import ProviderSignIn, SignInError
 from rota.web.sealing import Seal
 from rota.web.sessions import SealedUser, Session, Sessions
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_FEATURES: Final = f"{pages.PREFIX}features"
+_SIGN_IN: Final = f"{pages.PREFIX}sign-in"
 _SESSION: Final = f"{pages.PREFIX}session"
 _TICKETS: Final = f"{pages.PREFIX}tickets"
 _LIVE: Final = f"{pages.PREFIX}live"
@@ -34,7 +39,6 @@ _WHO: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _WHO_BODY: Final = b'{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}'
 #: Answers to "who am I" that say nothing about the user: not at all, 408 and 429.
 _BUSY: Final = frozenset({0, 408, 429})
-_MOST_BODY: Final = 64 * 1024
 #: Cookies are limited to 4096 bytes with their name and attributes.
 _MOST_TOKEN: Final = 2600
 PROTOCOL: Final = b"live.rota.dev"
@@ -68,6 +72,25 @@ class _SignIn(msgspec.Struct, frozen=True, rename="camel"):
     page_key: str
     token: str = ""
     ticket: str = ""
+    code: str = ""
+    state: str = ""
+
+
+class _Features(msgspec.Struct, frozen=True):
+    #: Whether commands in containers (terminal, files) can be started through this server.
+    exec: bool
+    #: Whether tokens sign in.
+    tokens: bool
+    #: The OpenID Connect provider whose users sign in; empty if there is none.
+    provider: str = ""
+
+
+class _Refused(Exception):
+    """A request of a page is not granted."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(why)
+        self.code: Final = code
 
 
 class _UserInfo(msgspec.Struct, frozen=True):
@@ -98,15 +121,23 @@ class Dashboard:
         cluster: str = "",
         tickets: bool = True,
         tokens: bool = True,
+        execs: bool = True,
+        provider: Provider | None = None,
     ) -> None:
         """`names` are those of this server in Host headers; `cluster` is shown to users.
 
         Without `tickets` and `tokens` the only sessions are those of tickets that the owner makes: for an API behind
-        which every request has the same user.
+        which every request has the same user. Without `execs` the API behind passes no WebSockets on.
+        Users of `provider` sign in there.
         """
         self._api: Final = api
         self._gives_tickets: Final = tickets
         self._takes_tokens: Final = tokens
+        self._provider: Final = None if provider is None else ProviderSignIn(provider, seal=seal, clock=clock)
+        self._features: Final = _Features(
+            exec=execs, tokens=tokens, provider="" if self._provider is None else self._provider.name
+        )
+        self._clock: Final = clock
         self._names: Final = names
         self._cluster: Final = cluster
         self.sessions: Final = Sessions(seal, clock)
@@ -131,7 +162,7 @@ class Dashboard:
         if path == "/dashboard" or path.startswith(pages.PREFIX):
             await self._own(path, scope, headers, receive, send)
         elif path == "/" and headers.get(b"sec-fetch-dest") == b"document":
-            await _answer(send, 302, b"", headers=((b"location", pages.PREFIX.encode()),))
+            await answers.answer(send, 302, b"", headers=((b"location", pages.PREFIX.encode()),))
         else:
             await self._pass_on(scope, headers, receive, send)
 
@@ -144,7 +175,7 @@ class Dashboard:
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         session = self._session(headers, scope["scheme"])
         if session is None or request_rules.is_proxied(raw_path.decode("latin-1")):
-            await _refuse(send, 401, "sign in to the dashboard again")
+            await answers.refuse(send, 401, "sign in to the dashboard again")
             return
         await self._api(_as_user(session, scope), receive, send)
 
@@ -155,105 +186,153 @@ class Dashboard:
 
     async def _own(self, path: str, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
         if not request_rules.names_server(headers, self._names):
-            await _refuse(
+            await answers.refuse(
                 send, 421, "this server does not have that name: use one of its own, or add it with --advertise"
             )
             return
         method = scope["method"]
         match (method, path):
+            case ("POST", str(at)) if at == _SIGN_IN:
+                await self._begin(scope, headers, receive, send)
             case ("POST", str(at)) if at == _SESSION:
                 await self._sign_in(scope, headers, receive, send)
+            case ("PUT", str(at)) if at == _SESSION:
+                await self._renew(scope, headers, send)
             case ("DELETE", str(at)) if at == _SESSION:
                 await self._sign_out(scope, headers, send)
             case ("POST", str(at)) if at == _TICKETS:
                 await self._ticket(scope, headers, send)
             case ("GET", str(at)) if at == _LIVE:
                 await self._tab(scope, headers, receive, send)
+            case ("GET", str(at)) if at == _FEATURES:
+                await answers.answer(send, 200, msgspec.json.encode(self._features))
             case ("GET" | "HEAD", _):
-                await _page(path, headers, send, bodiless=method == "HEAD")
+                await answers.page(path, headers, send, bodiless=method == "HEAD")
             case _:
-                await _refuse(send, 405, "the dashboard has no such method")
+                await answers.refuse(send, 405, "the dashboard has no such method")
+
+    async def _begin(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
+        """Send the page to the provider. It comes back to the page of this origin, whose name was checked."""
+        try:
+            asked = await _asked(scope, headers, receive)
+            if self._provider is None:
+                raise _Refused(404, "no OpenID Connect provider is configured: start masters with --oidc-issuer-url")
+            own = f"{scope['scheme']}://{headers[b'host'].decode('latin-1')}{pages.PREFIX}"
+            location, cookie = await self._provider.begin(asked.page_key, own)
+        except (_Refused, ProviderAwayError) as problem:
+            await _refuse_for(send, problem)
+            return
+        body = msgspec.json.encode({"location": location})
+        await answers.answer(send, 200, body, headers=((b"set-cookie", cookie.encode()),))
 
     async def _sign_in(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
-        if not request_rules.is_same_origin(headers, scope["scheme"]):
-            await _refuse(send, 403, "only the dashboard's own page signs in")
+        told: dict[str, Any] = {}
+        try:
+            asked = await _asked(scope, headers, receive)
+            if asked.ticket:
+                user = self.sessions.redeem(asked.ticket, asked.page_key)
+                if user is None:
+                    raise _Refused(401, "the ticket is used or too old: call rota dashboard again")
+                cookies: tuple[str, ...] = (self.sessions.begin(asked.page_key, user=user),)
+            elif asked.code and self._provider is not None:
+                tokens = await self._provider.redeem(
+                    headers, code=asked.code, state=asked.state, page_key=asked.page_key
+                )
+                user = await self._user_of(tokens.id_token, scope)
+                session = self.sessions.begun(asked.page_key, token=tokens.id_token)
+                cookies = (self.sessions.sealed(session), *self._provider.keep(session.id, tokens.refresh_token))
+                told["renewIn"] = self._renewal(tokens)
+            else:
+                user = await self._user_of(asked.token, scope)
+                cookies = (self.sessions.begin(asked.page_key, token=asked.token),)
+        except (_Refused, SignInError, ProviderAwayError, Unanswered) as problem:
+            await _refuse_for(send, problem)
+            return
+        body = msgspec.json.encode({"user": user.name, "cluster": self._cluster, **told})
+        await answers.answer(send, 200, body, headers=tuple((b"set-cookie", one.encode()) for one in cookies))
+
+    async def _user_of(self, token: str, scope: Scope) -> SealedUser:
+        """The user that signs in with a token."""
+        if not self._takes_tokens:
+            raise _Refused(401, "this dashboard has the rights of one kubeconfig: use the address it printed")
+        if len(token) > _MOST_TOKEN:
+            raise _Refused(
+                400, "the token is too long for a browser's cookie: use rota dashboard, or leave claims out of it"
+            )
+        if not token or not token.isascii() or not token.isprintable():
+            raise _Refused(401, "that is not a token")
+        user = await self._who(scope, ((b"authorization", b"Bearer " + token.encode()),))
+        if user is None:
+            raise _Refused(401, "the cluster does not accept this token")
+        return user
+
+    def _renewal(self, tokens: provider_sign_in.Tokens) -> float:
+        """After how many seconds the page asks for a new token; 0 if it cannot have one."""
+        return provider_sign_in.renewal_in_s(tokens.id_token, self._clock.now()) if tokens.refresh_token else 0.0
+
+    async def _renew(self, scope: Scope, headers: Mapping[bytes, bytes], send: Send) -> None:
+        """Replace the token of a session by a new one of the same user. The session does not end later for it."""
+        session = self._session(headers, scope["scheme"])
+        kept = self._provider.kept(headers, session.id) if self._provider is not None and session is not None else ""
+        if self._provider is None or session is None or not kept:
+            await answers.refuse(send, 401, "sign in to the dashboard again")
             return
         try:
-            asked = msgspec.json.decode(await _body(receive), type=_SignIn)
-        except (msgspec.DecodeError, ValueError):
-            await _refuse(send, 400, "send a page key, and a token or a ticket")
+            tokens = await self._provider.renewed(session.token, kept)
+            await self._user_of(tokens.id_token, scope)
+        except (_Refused, SignInError, ProviderAwayError, Unanswered) as problem:
+            await _refuse_for(send, problem)
             return
-        if not sessions.is_page_key(asked.page_key):
-            await _refuse(send, 400, "a page key is 32 random bytes in URL-safe base64")
-            return
-        if asked.ticket:
-            user = self.sessions.redeem(asked.ticket, asked.page_key)
-            if user is None:
-                await _refuse(send, 401, "the ticket is used or too old: call rota dashboard again")
-                return
-            cookie = self.sessions.begin(asked.page_key, user=user)
-        else:
-            if not self._takes_tokens:
-                await _refuse(send, 401, "this dashboard has the rights of one kubeconfig: use the address it printed")
-                return
-            if len(asked.token) > _MOST_TOKEN:
-                await _refuse(send, 400, "the token is too long for a browser's cookie: use rota dashboard")
-                return
-            if not asked.token or not asked.token.isascii() or not asked.token.isprintable():
-                await _refuse(send, 401, "that is not a token")
-                return
-            try:
-                user = await self._who(scope, ((b"authorization", b"Bearer " + asked.token.encode()),))
-            except Unanswered as problem:
-                await _refuse(send, 503, f"the cluster does not answer: {problem}; try again")
-                return
-            if user is None:
-                await _refuse(send, 401, "the cluster does not accept this token")
-                return
-            cookie = self.sessions.begin(asked.page_key, token=asked.token)
-        body = msgspec.json.encode({"user": user.name, "cluster": self._cluster})
-        await _answer(send, 200, body, headers=((b"set-cookie", cookie.encode()),))
+        renewed = self.sessions.sealed(msgspec.structs.replace(session, token=tokens.id_token))
+        cookies = (renewed, *self._provider.keep(session.id, tokens.refresh_token))
+        body = msgspec.json.encode({"renewIn": self._renewal(tokens)})
+        await answers.answer(send, 200, body, headers=tuple((b"set-cookie", one.encode()) for one in cookies))
 
     async def _sign_out(self, scope: Scope, headers: Mapping[bytes, bytes], send: Send) -> None:
         session = self._session(headers, scope["scheme"])
         if session is None:
-            await _refuse(send, 401, "there is no session")
+            await answers.refuse(send, 401, "there is no session")
             return
-        await _answer(send, 200, b"{}", headers=((b"set-cookie", self.sessions.end(session).encode()),))
+        cookies = [self.sessions.end(session)]
+        if self._provider is not None:
+            cookies += self._provider.keep(session.id, "")
+        await answers.answer(send, 200, b"{}", headers=tuple((b"set-cookie", one.encode()) for one in cookies))
+        if self._provider is not None and (kept := self._provider.kept(headers, session.id)):
+            await self._provider.revoke(kept)
 
     async def _ticket(self, scope: Scope, headers: Mapping[bytes, bytes], send: Send) -> None:
         # A page of another origin could make a browser present its client certificate.
         if not self._gives_tickets or request_rules.is_from_browser(headers):
-            await _refuse(send, 403, "tickets are for programs: call rota dashboard")
+            await answers.refuse(send, 403, "tickets are for programs: call rota dashboard")
             return
         try:
             user = await self._who(scope, tuple(one for one in scope["headers"] if one[0] == b"authorization"))
         except Unanswered as problem:
-            await _refuse(send, 503, f"the cluster does not answer: {problem}; try again")
+            await answers.refuse(send, 503, f"the cluster does not answer: {problem}; try again")
             return
         if user is None or "system:unauthenticated" in user.groups:
-            await _refuse(send, 401, "Unauthorized")
+            await answers.refuse(send, 401, "Unauthorized")
             return
-        await _answer(
+        await answers.answer(
             send, 200, msgspec.json.encode({"ticket": self.sessions.ticket(user), "loopback": self.loopback_url})
         )
 
     async def _tab(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
         session = self._session(headers, scope["scheme"])
         if session is None or b"origin" not in headers:
-            await _refuse(send, 401, "sign in to the dashboard again")
+            await answers.refuse(send, 401, "sign in to the dashboard again")
             return
         try:
             user = session.user or await self._who(_as_user(session, scope), ())
         except Unanswered as problem:
-            await _refuse(send, 503, f"the cluster does not answer: {problem}; try again")
+            await answers.refuse(send, 503, f"the cluster does not answer: {problem}; try again")
             return
         if user is None:
-            await _refuse(send, 401, "sign in to the dashboard again")
+            await answers.refuse(send, 401, "sign in to the dashboard again")
             return
         key, upgrade = headers.get(b"sec-websocket-key", b""), scope.get(scopes.UPGRADE)
         if upgrade is None or not key or self.live is None:
-            await _refuse(send, 400, "a WebSocket is opened here")
+            await answers.refuse(send, 400, "a WebSocket is opened here")
             return
         upgrade(((b"sec-websocket-accept", frames.accept(key)), (b"sec-websocket-protocol", PROTOCOL)))
         serving = asyncio.ensure_future(self.live.serve(session, user, receive, send))
@@ -332,57 +411,27 @@ async def _call(app: Application, scope: Scope, body: bytes) -> tuple[int, bytes
     return code, b"".join(parts)
 
 
-async def _body(receive: Receive) -> bytes:
-    parts: list[bytes] = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ValueError("the client is gone")
-        parts.append(message.get("body", b""))
-        if sum(map(len, parts)) > _MOST_BODY:
-            raise ValueError("the body is too large")
-        if not message.get("more_body"):
-            return b"".join(parts)
+async def _asked(scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> _SignIn:
+    """What a page of this origin sends to sign in."""
+    if not request_rules.is_same_origin(headers, scope["scheme"]):
+        raise _Refused(403, "only the dashboard's own page signs in")
+    try:
+        asked = msgspec.json.decode(await answers.body(receive), type=_SignIn)
+    except (msgspec.DecodeError, ValueError):
+        raise _Refused(400, "send a page key, and a token or a ticket") from None
+    if not sessions.is_page_key(asked.page_key):
+        raise _Refused(400, "a page key is 32 random bytes in URL-safe base64")
+    return asked
 
 
-async def _page(path: str, headers: Mapping[bytes, bytes], send: Send, *, bodiless: bool) -> None:
-    if path == "/dashboard":
-        await _answer(send, 308, b"", headers=((b"location", pages.PREFIX.encode()),))
-        return
-    found = pages.find(path)
-    if found is None:
-        await _refuse(send, 404, "the dashboard has no such file")
-        return
-    common: tuple[tuple[bytes, bytes], ...] = (
-        (b"etag", found.etag),
-        (b"cache-control", b"no-cache"),
-        (b"vary", b"accept-encoding"),
-    )
-    if headers.get(b"if-none-match") == found.etag:
-        await _answer(send, 304, b"", headers=common, content_type=found.content_type)
-        return
-    body = found.body
-    if b"gzip" in headers.get(b"accept-encoding", b""):
-        body, common = found.compressed, (*common, (b"content-encoding", b"gzip"))
-    await _answer(send, 200, b"" if bodiless else body, headers=common, content_type=found.content_type)
-
-
-async def _refuse(send: Send, code: int, why: str) -> None:
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": why, "code": code}
-    await _answer(send, code, msgspec.json.encode(body))
-
-
-async def _answer(
-    send: Send,
-    code: int,
-    body: bytes,
-    *,
-    headers: tuple[tuple[bytes, bytes], ...] = (),
-    content_type: str = "application/json",
-) -> None:
-    caching = () if any(name == b"cache-control" for name, _ in headers) else ((b"cache-control", b"no-store"),)
-    every = [(b"content-type", content_type.encode()), *headers, *caching, *pages.headers()]
-    if code not in (204, 304):
-        every.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": code, "headers": every})
-    await send({"type": "http.response.body", "body": body})
+async def _refuse_for(send: Send, problem: Exception) -> None:
+    """Answer a request that signs in or renews, and cannot."""
+    match problem:
+        case _Refused():
+            await answers.refuse(send, problem.code, str(problem))
+        case SignInError():
+            await answers.refuse(send, 401, str(problem))
+        case ProviderAwayError():
+            await answers.refuse(send, 503, f"the OpenID Connect provider does not answer: {problem}; try again")
+        case _:
+            await answers.refuse(send, 503, f"the cluster does not answer: {problem}; try again")

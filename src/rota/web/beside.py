@@ -46,6 +46,7 @@ async def run(endpoint: Endpoint, *, ready: Callable[[str], None]) -> None:
         cluster=endpoint.server,
         tickets=False,
         tokens=False,
+        execs=False,
     )
     async with contextlib.AsyncExitStack() as parts:
         parts.push_async_callback(api.aclose)

@@ -17,7 +17,8 @@ from rota.client.verbs import Client
 from rota.kit import logs
 from rota.kit.clock import Clock
 from rota.web import frames
-from rota.web.application import Receive, Send, Unanswered
+from rota.web.answers import Receive, Send
+from rota.web.application import Unanswered
 from rota.web.feeds import Feeds
 from rota.web.reviews import Roles
 from rota.web.sessions import SealedUser, Session

@@ -6,6 +6,7 @@ from typing import Final
 
 from rota.api import users
 from rota.api.users import User
+from rota.apiserver.authentication.oidc_provider import Provider
 from rota.client import client_factory
 from rota.client.verbs import Client
 from rota.kit import tasks
@@ -25,10 +26,22 @@ _USER: Final = User(name="rota:dashboard", groups=(users.AUTHENTICATED,))
 
 @contextlib.asynccontextmanager
 async def dashboard(
-    api: Served, *, secret: bytes, names: Iterable[str], clock: Clock, rng: Rng, cluster: str = ""
+    api: Served,
+    *,
+    secret: bytes,
+    names: Iterable[str],
+    clock: Clock,
+    rng: Rng,
+    cluster: str = "",
+    provider: Provider | None = None,
 ) -> AsyncIterator[Dashboard]:
-    """The dashboard before an API server: the application to serve. `secret` is the same at every master."""
-    made = Dashboard(api, seal=Seal(secret), names=request_rules.own_names(names), clock=clock, cluster=cluster)
+    """The dashboard before an API server: the application to serve. `secret` is the same at every master.
+
+    Users of `provider`, whose tokens the API server accepts, sign in there.
+    """
+    made = Dashboard(
+        api, seal=Seal(secret), names=request_rules.own_names(names), clock=clock, cluster=cluster, provider=provider
+    )
 
     @contextlib.asynccontextmanager
     async def client_of(user: SealedUser) -> AsyncIterator[Client]:

@@ -86,28 +86,34 @@ class Sessions:
         while len(self._tickets) >= _MOST_TICKETS:
             del self._tickets[next(iter(self._tickets))]
         made = secrets.token_urlsafe(32)
-        self._tickets[_digest(made)] = _Ticket(now + TICKET_S, user)
+        self._tickets[digest(made)] = _Ticket(now + TICKET_S, user)
         return made
 
     def redeem(self, ticket: str, page_key: str) -> SealedUser | None:
         """The user of a ticket, which belongs to this page from now on; None if it is unknown, another's or too old."""
-        found = self._tickets.get(_digest(ticket))
+        found = self._tickets.get(digest(ticket))
         if found is None or found.until <= self._clock.now():
             return None
-        found.page_key = found.page_key or _digest(page_key)
-        return found.user if hmac.compare_digest(found.page_key, _digest(page_key)) else None
+        found.page_key = found.page_key or digest(page_key)
+        return found.user if hmac.compare_digest(found.page_key, digest(page_key)) else None
 
     def begin(self, page_key: str, *, user: SealedUser | None = None, token: str = "") -> str:
         """Begin a session of a page, for a user or with a token; the value for `Set-Cookie`."""
-        session = Session(
+        return self.sealed(self.begun(page_key, user=user, token=token))
+
+    def begun(self, page_key: str, *, user: SealedUser | None = None, token: str = "") -> Session:
+        """A new session of a page, for a user or with a token."""
+        return Session(
             id=secrets.token_urlsafe(16),
             expires_at=self._clock.now() + LIFETIME_S,
-            page_key=_digest(page_key),
+            page_key=digest(page_key),
             user=user,
             token=token,
         )
-        sealed = self._seal.seal(msgspec.json.encode(session), _PURPOSE)
-        return f"{COOKIE}={sealed}; Path=/; Secure; HttpOnly; SameSite=Strict"
+
+    def sealed(self, session: Session) -> str:
+        """A session as the value for `Set-Cookie`."""
+        return set_cookie(COOKIE, self._seal.seal(msgspec.json.encode(session), _PURPOSE))
 
     def find(self, headers: Mapping[bytes, bytes], page_key: str) -> Session | None:
         """The session of a request that carries its cookie and its page key; None if there is no valid one."""
@@ -116,7 +122,7 @@ class Sessions:
         if raw is None:
             return None
         session = msgspec.json.decode(raw, type=Session)
-        if not hmac.compare_digest(session.page_key, _digest(page_key)):
+        if not hmac.compare_digest(session.page_key, digest(page_key)):
             return None
         return session if self.is_valid(session) else None
 
@@ -132,7 +138,7 @@ class Sessions:
         while len(self._ended) >= _MOST_ENDED:
             del self._ended[next(iter(self._ended))]
         self._ended[session.id] = session.expires_at
-        return f"{COOKIE}=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0"
+        return delete_cookie(COOKIE)
 
 
 def is_page_key(text: str) -> bool:
@@ -140,11 +146,21 @@ def is_page_key(text: str) -> bool:
     return _PAGE_KEY.fullmatch(text) is not None
 
 
-def cookie(headers: Mapping[bytes, bytes]) -> str:
-    """The sealed cookie of a request; empty if it has none."""
+def set_cookie(name: str, value: str) -> str:
+    """The value for `Set-Cookie` of a cookie for this host, for no script, and for no request from other sites."""
+    return f"{name}={value}; Path=/; Secure; HttpOnly; SameSite=Strict"
+
+
+def delete_cookie(name: str) -> str:
+    """The value for `Set-Cookie` that deletes a cookie."""
+    return f"{set_cookie(name, '')}; Max-Age=0"
+
+
+def cookie(headers: Mapping[bytes, bytes], wanted: str = COOKIE) -> str:
+    """A sealed cookie of a request; empty if it has none."""
     for pair in headers.get(b"cookie", b"").decode("latin-1").split(";"):
         name, _, value = pair.strip().partition("=")
-        if name == COOKIE:
+        if name == wanted:
             return value
     return ""
 
@@ -160,5 +176,6 @@ def page_key(headers: Mapping[bytes, bytes]) -> str:
     return ""
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """The SHA-256 of a text, as a session keeps it of a page key."""
     return hashlib.sha256(text.encode()).hexdigest()

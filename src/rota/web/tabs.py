@@ -19,7 +19,7 @@ from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client
 from rota.kit.clock import Clock
 from rota.web import frames, reviews
-from rota.web.application import Receive, Send
+from rota.web.answers import Receive, Send
 from rota.web.feeds import Absent, Channel, Feeds
 from rota.web.streams import Streams
 from rota.web.views import catalog

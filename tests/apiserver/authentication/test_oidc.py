@@ -1,95 +1,38 @@
 """ID tokens of a provider that runs beside the test, on loopback, over TLS."""
 
+import base64
 import contextlib
+import hashlib
+import hmac
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import jwt
 import pytest
-from aiohttp import web
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.apiserver.authentication.harness import Entrance
 
 from rota.apiserver.authentication import authentication_config, oidc
-from rota.apiserver.authentication.oidc import Provider, ProviderError
+from rota.apiserver.authentication.oidc_provider import Provider, ProviderError
 from rota.apiserver.authentication.tokens import Rejected
 from rota.kit.system import SystemClock
-from rota.pki import contexts, keys
-from rota.pki.authorities import DAY_S, Authority, Purpose
-from rota.pki.certificates import Names, Subject
+from rota.pki import keys
+from rota.pki.authorities import Authority
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
-
-RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-class Issuer:
-    """A small OpenID provider that signs any token."""
-
-    def __init__(self) -> None:
-        self.authority = Authority.create(now=SystemClock().now())
-        self.keys: dict[str, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey] = {"one": RSA}
-        self.url = ""
-        #: What the configuration says instead of the address.
-        self.pretended = ""
-        self.fetches = 0
-
-    def token(self, clock: FakeClock, *, key: str = "one", algorithm: str = "RS256", **changes: Any) -> str:
-        said = {
-            "iss": self.url,
-            "aud": "rota-cli",
-            "sub": "4711",
-            "email": "ann@example.com",
-            "groups": ["dev", "ops"],
-            "exp": int(clock.now()) + 600,
-        }
-        kept = {name: value for name, value in {**said, **changes}.items() if value is not None}
-        return jwt.encode(kept, self.keys[key], algorithm=algorithm, headers={"kid": key})
-
-    @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator["Issuer"]:
-        app = web.Application()
-        app.router.add_get("/.well-known/openid-configuration", self._configuration)
-        app.router.add_get("/keys", self._keys)
-        identity = self.authority.issue(
-            Subject(common_name="issuer"),
-            purpose=Purpose.SERVER,
-            now=SystemClock().now(),
-            lifetime_s=DAY_S,
-            names=Names.of(["127.0.0.1"]),
-        )
-        runner = web.AppRunner(app)
-        await runner.setup()
-        tls = contexts.server(identity, client_authorities=self.authority.certificate_pem)
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-        await site.start()
-        self.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-        try:
-            yield self
-        finally:
-            await runner.cleanup()
-
-    async def _configuration(self, request: web.Request) -> web.Response:
-        return web.json_response({"issuer": self.pretended or self.url, "jwks_uri": f"{self.url}/keys"})
-
-    async def _keys(self, request: web.Request) -> web.Response:
-        self.fetches += 1
-        return web.json_response({"keys": [{**_public(key), "kid": name} for name, key in self.keys.items()]})
-
-
-def _public(key: Any) -> dict[str, Any]:
-    algorithm = jwt.get_algorithm_by_name("RS256" if isinstance(key, rsa.RSAPrivateKey) else "ES256")
-    return algorithm.to_jwk(key.public_key(), as_dict=True)
+from rota.testing.openid_provider import RSA, OpenIdProvider
 
 
 @pytest.fixture
-async def issuer() -> AsyncIterator[Issuer]:
-    async with Issuer().serving() as running:
+async def issuer(clock: FakeClock) -> AsyncIterator[OpenIdProvider]:
+    async with OpenIdProvider(clock).serving() as running:
         yield running
 
 
 @contextlib.asynccontextmanager
-async def entrance_of(issuer: Issuer, clock: FakeClock, **settings: Any) -> AsyncIterator[Entrance]:
+async def entrance_of(issuer: OpenIdProvider, clock: FakeClock, **settings: Any) -> AsyncIterator[Entrance]:
     known: dict[str, Any] = {"certificate_authority": issuer.authority.certificate_pem, **settings}
     provider = Provider(issuer_url=issuer.url, client_id="rota-cli", **known)
     chosen = authentication_config.Settings(providers=(provider,))
@@ -97,9 +40,9 @@ async def entrance_of(issuer: Issuer, clock: FakeClock, **settings: Any) -> Asyn
         yield Entrance(api, clock, chosen)
 
 
-async def test_a_providers_user_is_a_user_here(issuer: Issuer, clock: FakeClock) -> None:
+async def test_a_providers_user_is_a_user_here(issuer: OpenIdProvider, clock: FakeClock) -> None:
     async with entrance_of(issuer, clock, groups_claim="groups", groups_prefix="oidc:") as entrance:
-        assert await entrance.user(issuer.token(clock)) == {
+        assert await entrance.user(issuer.token()) == {
             "username": f"{issuer.url}#4711",
             "groups": ["oidc:dev", "oidc:ops", "system:authenticated"],
         }
@@ -114,22 +57,24 @@ async def test_a_providers_user_is_a_user_here(issuer: Issuer, clock: FakeClock)
         ({"username_prefix": "o:"}, "o:4711"),
     ],
 )
-async def test_a_user_is_named_as_upstream_names_it(settings: Any, name: str, issuer: Issuer, clock: FakeClock) -> None:
+async def test_a_user_is_named_as_upstream_names_it(
+    settings: Any, name: str, issuer: OpenIdProvider, clock: FakeClock
+) -> None:
     async with entrance_of(issuer, clock, **settings) as entrance:
-        assert (await entrance.user(issuer.token(clock)))["username"] == name
+        assert (await entrance.user(issuer.token()))["username"] == name
 
 
-async def test_elliptic_keys_are_as_good(issuer: Issuer, clock: FakeClock) -> None:
+async def test_elliptic_keys_are_as_good(issuer: OpenIdProvider, clock: FakeClock) -> None:
     issuer.keys["curve"] = keys.generate()
     async with entrance_of(issuer, clock, signing_algorithms=("RS256", "ES256")) as entrance:
-        assert not await entrance.refuses(issuer.token(clock, key="curve", algorithm="ES256"))
+        assert not await entrance.refuses(issuer.token(key="curve", algorithm="ES256"))
 
 
-async def test_an_algorithm_that_was_not_chosen_is_refused(issuer: Issuer, clock: FakeClock) -> None:
+async def test_an_algorithm_that_was_not_chosen_is_refused(issuer: OpenIdProvider, clock: FakeClock) -> None:
     issuer.keys["curve"] = keys.generate()
     async with entrance_of(issuer, clock) as entrance:
-        assert await entrance.refuses(issuer.token(clock, key="curve", algorithm="ES256"))
-        assert await entrance.refuses(issuer.token(clock, algorithm="RS512"))
+        assert await entrance.refuses(issuer.token(key="curve", algorithm="ES256"))
+        assert await entrance.refuses(issuer.token(algorithm="RS512"))
 
 
 @pytest.mark.parametrize(
@@ -146,75 +91,97 @@ async def test_an_algorithm_that_was_not_chosen_is_refused(issuer: Issuer, clock
         {"groups": ["dev", 7]},
     ],
 )
-async def test_a_token_that_is_not_right_is_refused(changes: Any, issuer: Issuer, clock: FakeClock) -> None:
+async def test_a_token_that_is_not_right_is_refused(changes: Any, issuer: OpenIdProvider, clock: FakeClock) -> None:
     async with entrance_of(issuer, clock, groups_claim="groups") as entrance:
-        assert await entrance.refuses(issuer.token(clock, **changes))
+        assert await entrance.refuses(issuer.token(**changes))
 
 
-async def test_no_provider_makes_administrators_of_the_cluster(issuer: Issuer, clock: FakeClock) -> None:
-    async with entrance_of(issuer, clock, groups_claim="groups", username_prefix="-") as entrance:
-        assert await entrance.refuses(issuer.token(clock, groups=["system:masters"]))
-        assert await entrance.refuses(issuer.token(clock, sub="system:admin"))
-
-
-async def test_a_mail_address_must_be_verified(issuer: Issuer, clock: FakeClock) -> None:
-    async with entrance_of(issuer, clock, username_claim="email") as entrance:
-        assert await entrance.refuses(issuer.token(clock, email_verified=False))
-        assert not await entrance.refuses(issuer.token(clock, email_verified=True))
-
-
-async def test_required_claims_are_required(issuer: Issuer, clock: FakeClock) -> None:
-    async with entrance_of(issuer, clock, required_claims={"hd": "example.com"}) as entrance:
-        assert await entrance.refuses(issuer.token(clock))
-        assert await entrance.refuses(issuer.token(clock, hd="elsewhere.com"))
-        assert not await entrance.refuses(issuer.token(clock, hd="example.com"))
-
-
-async def test_another_issuers_token_is_refused_without_asking_anybody(issuer: Issuer, clock: FakeClock) -> None:
+async def test_a_token_that_its_bearer_could_have_made_is_refused(issuer: OpenIdProvider, clock: FakeClock) -> None:
+    """Without a signature, or signed with the public key of the provider as a shared secret."""
+    claims = jwt.decode(issuer.token(), options={"verify_signature": False})
+    public = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    header, body, _ = issuer.token().split(".")
+    forged = _part({"alg": "HS256", "typ": "JWT", "kid": "one"}) + "." + body
+    signature = hmac.new(public, forged.encode(), hashlib.sha256).digest()
     async with entrance_of(issuer, clock) as entrance:
-        assert await entrance.refuses(issuer.token(clock, iss="https://elsewhere.example"))
+        assert await entrance.refuses(f"{_part({'alg': 'none', 'kid': 'one'})}.{body}.")
+        assert await entrance.refuses(f"{forged}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}")
+        assert await entrance.refuses(f"{header}.{_part({**claims, 'sub': 'admin'})}.{issuer.token().split('.')[2]}")
+        assert await entrance.refuses(issuer.token(iat=1, nbf=int(clock.now()) + 3600))
+
+
+def _part(content: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+
+async def test_no_provider_makes_administrators_of_the_cluster(issuer: OpenIdProvider, clock: FakeClock) -> None:
+    async with entrance_of(issuer, clock, groups_claim="groups", username_prefix="-") as entrance:
+        assert await entrance.refuses(issuer.token(groups=["system:masters"]))
+        assert await entrance.refuses(issuer.token(sub="system:admin"))
+
+
+async def test_a_mail_address_must_be_verified(issuer: OpenIdProvider, clock: FakeClock) -> None:
+    async with entrance_of(issuer, clock, username_claim="email") as entrance:
+        assert await entrance.refuses(issuer.token(email_verified=False))
+        assert not await entrance.refuses(issuer.token(email_verified=True))
+
+
+async def test_required_claims_are_required(issuer: OpenIdProvider, clock: FakeClock) -> None:
+    async with entrance_of(issuer, clock, required_claims={"hd": "example.com"}) as entrance:
+        assert await entrance.refuses(issuer.token())
+        assert await entrance.refuses(issuer.token(hd="elsewhere.com"))
+        assert not await entrance.refuses(issuer.token(hd="example.com"))
+
+
+async def test_another_issuers_token_is_refused_without_asking_anybody(
+    issuer: OpenIdProvider, clock: FakeClock
+) -> None:
+    async with entrance_of(issuer, clock) as entrance:
+        assert await entrance.refuses(issuer.token(iss="https://elsewhere.example"))
         assert issuer.fetches == 0
 
 
-async def test_a_foreign_key_under_a_known_name_is_refused(issuer: Issuer, clock: FakeClock) -> None:
+async def test_a_foreign_key_under_a_known_name_is_refused(issuer: OpenIdProvider, clock: FakeClock) -> None:
     async with entrance_of(issuer, clock) as entrance:
-        assert not await entrance.refuses(issuer.token(clock))
+        assert not await entrance.refuses(issuer.token())
         issuer.keys["one"] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        assert await entrance.refuses(issuer.token(clock, sub="another"))
+        assert await entrance.refuses(issuer.token(sub="another"))
 
 
-async def test_new_keys_are_fetched_at_a_limited_rate(issuer: Issuer, clock: FakeClock) -> None:
+async def test_new_keys_are_fetched_at_a_limited_rate(issuer: OpenIdProvider, clock: FakeClock) -> None:
     async with entrance_of(issuer, clock) as entrance:
-        assert not await entrance.refuses(issuer.token(clock))
+        assert not await entrance.refuses(issuer.token())
         issuer.keys["two"] = RSA
         await clock.advance(11)
-        assert not await entrance.refuses(issuer.token(clock, key="two"))
+        assert not await entrance.refuses(issuer.token(key="two"))
         assert issuer.fetches == 2
         issuer.keys["three"] = RSA
         for number in range(20):
-            assert await entrance.refuses(issuer.token(clock, key="three", sub=f"forger-{number}"))
+            assert await entrance.refuses(issuer.token(key="three", sub=f"forger-{number}"))
         assert issuer.fetches == 2
 
 
 async def test_known_keys_stay_good_while_the_provider_is_out_of_order(clock: FakeClock) -> None:
-    async with Issuer().serving() as issuer, entrance_of(issuer, clock) as entrance:
-        assert not await entrance.refuses(issuer.token(clock))
+    async with OpenIdProvider(clock).serving() as issuer, entrance_of(issuer, clock) as entrance:
+        assert not await entrance.refuses(issuer.token())
         issuer.pretended, issuer.keys["two"] = "https://broken.example", RSA
         await clock.advance(30)
-        assert await entrance.refuses(issuer.token(clock, key="two"))
-        assert not await entrance.refuses(issuer.token(clock, sub="next"))
+        assert await entrance.refuses(issuer.token(key="two"))
+        assert not await entrance.refuses(issuer.token(sub="next"))
 
 
-async def test_a_token_for_another_issuer_is_refused(issuer: Issuer, clock: FakeClock) -> None:
+async def test_a_token_for_another_issuer_is_refused(issuer: OpenIdProvider, clock: FakeClock) -> None:
     issuer.pretended = "https://somebody.else"
     async with entrance_of(issuer, clock) as entrance:
-        assert await entrance.refuses(issuer.token(clock))
+        assert await entrance.refuses(issuer.token())
 
 
-async def test_a_provider_without_a_certificate_that_we_trust_is_not_asked(issuer: Issuer, clock: FakeClock) -> None:
+async def test_a_provider_without_a_certificate_that_we_trust_is_not_asked(
+    issuer: OpenIdProvider, clock: FakeClock
+) -> None:
     foreign = Authority.create(now=SystemClock().now()).certificate_pem
     async with entrance_of(issuer, clock, certificate_authority=foreign) as entrance:
-        assert await entrance.refuses(issuer.token(clock))
+        assert await entrance.refuses(issuer.token())
         assert issuer.fetches == 0
 
 

@@ -9,7 +9,8 @@ from rota.apiserver.authentication.account_tokens import ACCOUNTS, DEFAULT_ISSUE
 from rota.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from rota.apiserver.authentication.certificates import CertificateHolders
 from rota.apiserver.authentication.issuer import IssuerPages
-from rota.apiserver.authentication.oidc import OidcTokens, Provider
+from rota.apiserver.authentication.oidc import OidcTokens
+from rota.apiserver.authentication.oidc_provider import Provider
 from rota.apiserver.authentication.removals import Removals
 from rota.apiserver.authentication.request_authenticator import RequestAuthenticator
 from rota.apiserver.authentication.reviews import SELF_REVIEWS, TOKEN_REVIEWS, SelfReviews, TokenReviews

@@ -24,14 +24,20 @@ _SIGNATURE_ONLY: Final[Any] = {
 }
 
 
-def unverified_issuer(token: str) -> str | None:
-    """The issuer that a token names, to choose its origin; None if it is not a JWT."""
+def unverified(token: str) -> Claims:
+    """What a token claims, whether or not it is true; nothing if it is not a JWT."""
     if len(token) > _MOST_LETTERS or token.count(".") != 2:
-        return None
+        return {}
     try:
-        issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
+        claims: Claims = jwt.decode(token, options={"verify_signature": False})
     except jwt.PyJWTError:
-        return None
+        return {}
+    return claims
+
+
+def unverified_issuer(token: str) -> str | None:
+    """The issuer that a token names, to choose its origin; None if it names none."""
+    issuer = unverified(token).get("iss")
     return issuer if isinstance(issuer, str) else None
 
 

@@ -5,70 +5,25 @@ every ten seconds. If a provider cannot be reached, only its own users are affec
 """
 
 import asyncio
-import json
-import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-import aiohttp
 import jwt
 
 from rota.apiserver.authentication import jwts
 from rota.apiserver.authentication.jwts import Claims
+from rota.apiserver.authentication.oidc_provider import Provider, ProviderAwayError, ProviderSite
 from rota.apiserver.authentication.tokens import Rejected, Verified
 from rota.apiserver.interfaces import User
-from rota.kit import bodies, errors, logs
+from rota.kit import logs
 from rota.kit.clock import Clock
 
 log = logs.get(__name__)
 
-ALGORITHMS: Final = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
-_WELL_KNOWN: Final = "/.well-known/openid-configuration"
-_FETCH_S: Final = 10.0
 _NOT_AGAIN_S: Final = 10.0
-_MOST_BYTES: Final = 1024 * 1024
 #: The provider's clock may be ahead by this much.
 _LEEWAY_S: Final = 300.0
 _NO_PREFIX: Final = "-"
 _RESERVED: Final = "system:"
-
-
-class ProviderError(errors.UserError):
-    """A provider's settings are invalid."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
-    """The issuer whose tokens are accepted, and the claims that name the user. The settings are upstream's
-    `--oidc-*`.
-    """
-
-    issuer_url: str
-    client_id: str
-    username_claim: str = "sub"
-    #: Empty: the issuer and `#` before claims that are not a mail address; `-` for none.
-    username_prefix: str = ""
-    groups_claim: str = ""
-    groups_prefix: str = ""
-    required_claims: Mapping[str, str] = field(default_factory=dict)
-    signing_algorithms: tuple[str, ...] = ("RS256",)
-    #: CA bundle (PEM) that verifies the provider; the system's authorities otherwise.
-    certificate_authority: bytes | None = None
-
-    def __post_init__(self) -> None:
-        if not self.issuer_url.startswith("https://"):
-            raise ProviderError(
-                f"the issuer {self.issuer_url} has no https address", "write it like https://id.example"
-            )
-        if not self.client_id:
-            raise ProviderError("the OpenID client id is missing", "name the client that the tokens are issued for")
-        unknown = sorted(set(self.signing_algorithms) - set(ALGORITHMS))
-        if unknown or not self.signing_algorithms:
-            raise ProviderError(
-                f"{', '.join(unknown) or 'nothing'} is no algorithm that tokens may be signed with",
-                f"choose from {', '.join(ALGORITHMS)}",
-            )
 
 
 class OidcTokens:
@@ -81,7 +36,7 @@ class OidcTokens:
         self._keys: dict[str, Any] = {}
         self._fetched_at: float | None = None
         self._fetching: Final = asyncio.Lock()
-        self._tls: Final = _tls(provider)
+        self._site: Final = ProviderSite(provider, clock=clock)
 
     async def verify(self, token: str, audiences: tuple[str, ...], /) -> Verified | None:
         """See `TokenOrigin.verify`."""
@@ -110,19 +65,14 @@ class OidcTokens:
                 return
             self._fetched_at = now
             try:
-                self._keys = await self._clock.wait_for(self._fetch(), _FETCH_S)
-            except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
+                self._keys = await self._fetch()
+            except (ProviderAwayError, KeyError, TypeError, AttributeError) as error:
                 # known keys stay valid while the provider cannot be reached
                 log.warning("cannot fetch the OpenID provider's keys", issuer=self._provider.issuer_url, error=error)
 
     async def _fetch(self) -> dict[str, Any]:
-        connector = aiohttp.TCPConnector(ssl=self._tls)
-        async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
-            address = self._provider.issuer_url.rstrip("/") + _WELL_KNOWN
-            configuration = await _get(session, address)
-            if configuration["issuer"] != self._provider.issuer_url:
-                raise ValueError(f"{address} speaks for another issuer, {configuration['issuer']!r}")
-            keys = (await _get(session, configuration["jwks_uri"]))["keys"]
+        configuration = await self._site.configuration()
+        keys = (await self._site.get(configuration["jwks_uri"]))["keys"]
         return {str(one.get("kid", "")): made for one in keys if (made := _public(one)) is not None}
 
 
@@ -171,25 +121,3 @@ def _public(key: Any) -> Any:
         return jwt.PyJWK(key).key
     except jwt.PyJWTError:
         return None
-
-
-async def _get(session: aiohttp.ClientSession, address: str) -> dict[str, Any]:
-    if not address.startswith("https://"):
-        raise ValueError(f"{address} is no https address")
-    async with session.get(address, allow_redirects=False) as response:
-        response.raise_for_status()
-        body = await bodies.read(response.content, _MOST_BYTES)
-    found = json.loads(body)
-    if not isinstance(found, dict):
-        raise TypeError(f"{address} is no object")
-    return found
-
-
-def _tls(provider: Provider) -> ssl.SSLContext:
-    authorities = provider.certificate_authority
-    try:
-        return ssl.create_default_context(cadata=None if authorities is None else authorities.decode())
-    except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
-        raise ProviderError(
-            f"the certificate authority of {provider.issuer_url} cannot be read: {error}", "provide a PEM file"
-        ) from None

@@ -1,6 +1,6 @@
 /** Calls of the Kubernetes API as the signed-in user. */
 import { stream } from "./live.js";
-import { forget, pageKey } from "./session.js";
+import { forget, pageKey, renew } from "./session.js";
 
 export class ApiError extends Error {
   /** @param {number} code @param {string} message */
@@ -19,13 +19,10 @@ export async function request(path, options = {}) {
   const headers = { "x-rota-page-key": pageKey.value, accept: options.accept ?? "application/json" };
   const body = options.text ?? (options.body && JSON.stringify(options.body));
   if (body) headers["content-type"] = options.type ?? "application/json";
-  const answer = await fetch(path, {
-    method: options.method ?? "GET",
-    headers,
-    body,
-    signal: options.signal,
-    cache: "no-store",
-  });
+  const ask = () => fetch(path, { method: options.method ?? "GET", headers, body, signal: options.signal, cache: "no-store" });
+  let answer = await ask();
+  // A request that was not accepted has changed nothing.
+  if (answer.status === 401 && (await renew())) answer = await ask();
   if (answer.status === 401) forget();
   if (!answer.ok) {
     const body = await answer.json().catch(() => ({}));

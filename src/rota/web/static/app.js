@@ -2,7 +2,7 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { connection } from "./live.js";
-import { pageKey, redeemTicket, signOut, userName } from "./session.js";
+import { finishSignIn, pageKey, signOut, userName } from "./session.js";
 import { Empty, Link, go, html, place } from "./ui.js";
 import { SignIn } from "./views/signin.js";
 import { Overview } from "./views/overview.js";
@@ -121,6 +121,6 @@ function App() {
   return pageKey.value ? html`<${Frame} />` : html`<${SignIn} />`;
 }
 
-redeemTicket()
+finishSignIn()
   .catch((error) => sessionStorage.setItem("rota.signInProblem", error.message))
   .finally(() => render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app"))));

@@ -13,6 +13,15 @@ const [STDIN, STDOUT, STDERR, RESULT, SIZE] = [0, 1, 2, 3, 4];
  */
 
 /**
+ * Why no command can be started in a container of a pod; empty if one can.
+ * @param {string} namespace @param {boolean} allowed Whether the user has the right. @param {import("./features.js").Features} features
+ */
+export function whyNoExec(namespace, allowed, features) {
+  if (!features.exec) return "This dashboard is served by rota dashboard, which passes no terminals on. Use kubectl exec, or the dashboard of a master.";
+  return allowed ? "" : `Your user lacks the right to create pods/exec in ${namespace}.`;
+}
+
+/**
  * Start a command. With `tty` it has a terminal, and its errors come with its output.
  * @param {any} pod @param {string} container @param {string[]} command
  * @param {{tty?: boolean, stdin?: boolean, begun?: () => void, output: (bytes: Uint8Array) => void, errors?: (bytes: Uint8Array) => void, ended: (problem: string) => void}} given

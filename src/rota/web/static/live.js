@@ -4,7 +4,7 @@
  * connection. Browsers allow six connections to a host in all tabs together, so neither may have one of its own.
  */
 import { effect, signal } from "@preact/signals";
-import { forget, pageKey } from "./session.js";
+import { forget, pageKey, renew, renewal } from "./session.js";
 
 /**
  * @typedef {object} LiveView
@@ -83,6 +83,7 @@ function connect() {
   if (!pageKey.value) return;
   const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/dashboard/live`;
   const opened = new WebSocket(address, ["live.rota.dev", `page-key.rota.dev.${pageKey.value}`]);
+  const token = renewal();
   socket = opened;
   opened.onopen = () => {
     failures = 0;
@@ -94,7 +95,7 @@ function connect() {
     if (socket !== opened) return;
     socket = null;
     for (const take of streams.values()) take({ code: 0, problem: "the connection was lost" });
-    if (event.code === 4401) return forget();
+    if (event.code === 4401) return void goOn(token);
     connection.value = event.code === 4429 ? "refused" : "lost";
     failures += 1;
     const pause = event.code === 4429 ? 20_000 : Math.min(5000, 250 * 2 ** failures);
@@ -102,11 +103,19 @@ function connect() {
   };
 }
 
+/** The token of this connection is not accepted any more: go on with the next one, if there is one. */
+async function goOn(/** @type {string | null} */ token) {
+  const renewed = renewal() && renewal() !== token;
+  if (!renewed && !(await renew())) return forget();
+  failures += 1;
+  timer = setTimeout(reconnect, 100 * 2 ** Math.min(failures, 6));
+}
+
 /** A refused handshake tells no code: ask whether the session still is one before trying again. */
 async function reconnect() {
   try {
     const answer = await fetch("/api", { headers: { "x-rota-page-key": pageKey.value }, cache: "no-store" });
-    if (answer.status === 401) return forget();
+    if (answer.status === 401 && !(await renew())) return forget();
   } catch {
     // the server is away
   }

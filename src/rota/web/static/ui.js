@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { signal } from "@preact/signals";
 import htm from "htm";
 import { can } from "./api.js";
+import { features } from "./features.js";
 import { follow } from "./live.js";
 
 export const html = htm.bind(h);
@@ -63,6 +64,17 @@ export function useRight(...what) {
     return () => void (here = false);
   }, what);
   return allowed;
+}
+
+/** What this server can do; undefined until that is known. */
+export function useFeatures() {
+  const [known, setKnown] = useState(/** @type {import("./features.js").Features | undefined} */ (undefined));
+  useEffect(() => {
+    let here = true;
+    features().then((answer) => here && setKnown(answer));
+    return () => void (here = false);
+  }, []);
+  return known;
 }
 
 /** The time, every so many seconds. @param {number} [every] */
@@ -167,7 +179,11 @@ export function notReady(view, what) {
   return null;
 }
 
-/** @param {{tabs: [string, string][], current: string, param?: string}} props */
+/**
+ * Parts of a page. One with a reason why it is not offered is shown without a link, so that no other one moves when the
+ * reason ends.
+ * @param {{tabs: [id: string, name: string, barred?: string][], current: string, param?: string}} props
+ */
 export function Tabs({ tabs, current, param = "tab" }) {
   const base = place.value.path;
   const to = (/** @type {string} */ id) => {
@@ -176,7 +192,9 @@ export function Tabs({ tabs, current, param = "tab" }) {
     return `${base}?${query}`;
   };
   return html`<nav class="tabs" aria-label="Parts of this page">
-    ${tabs.map(([id, name]) => html`<${Link} key=${id} to=${to(id)} aria-current=${id === current ? "page" : undefined}>${name}<//>`)}
+    ${tabs.map(([id, name, barred]) => barred
+      ? html`<span key=${id} class="barred" role="link" aria-disabled="true" tabindex="0" title=${barred}>${name}</span>`
+      : html`<${Link} key=${id} to=${to(id)} aria-current=${id === current ? "page" : undefined}>${name}<//>`)}
   </nav>`;
 }
 

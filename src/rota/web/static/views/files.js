@@ -29,8 +29,14 @@ function read(text) {
   return { folder, entries };
 }
 
+/** @param {{pod: any, barred: string}} props `barred` says why no command can be started in the pod; empty if one can. */
+export function Files({ pod, barred }) {
+  return html`<${Outputs} pod=${pod} />
+    ${barred ? html`<${Empty} title="Files cannot be read here"><p>${barred}</p><//>` : html`<${Folder} pod=${pod} />`}`;
+}
+
 /** @param {{pod: any}} props */
-export function Files({ pod }) {
+function Folder({ pod }) {
   const containers = pod.spec.containers.map((/** @type {any} */ one) => one.name);
   const [container, setContainer] = useState(containers[0]);
   const wanted = place.value.query.get("folder") ?? ".";
@@ -60,8 +66,7 @@ export function Files({ pod }) {
     }
   };
   const parts = found?.folder.split("/").filter(Boolean) ?? [];
-  return html`<${Outputs} pod=${pod} />
-    <div class="row filters"><${ContainerChoice} containers=${containers} choose=${setContainer} />
+  return html`<div class="row filters"><${ContainerChoice} containers=${containers} choose=${setContainer} />
       ${runs && html`<button onClick=${() => setAgain(again + 1)}>Read again</button>`}</div>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
     ${!runs ? html`<${Empty} title="The container is not running"><p>Its files can be read only while it runs. What a step outputs is kept in the status of its pod and its step run.</p><//>`
@@ -75,8 +80,12 @@ export function Files({ pod }) {
       ${found.entries.length >= MOST_ENTRIES && html`<p class="muted">Further entries are not shown.</p>`}`}`;
 }
 
+/** @param {any} pod @returns {any[]} */
+const outputs = (pod) => (pod.status?.containerStatuses ?? []).filter((/** @type {any} */ one) => one.state?.terminated?.message);
+/** @param {any} pod */
+export const hasOutputs = (pod) => outputs(pod).length > 0;
+
 /** What the containers of a pod have output: the messages with which they ended. @param {{pod: any}} props */
 function Outputs({ pod }) {
-  const told = (pod.status?.containerStatuses ?? []).filter((/** @type {any} */ one) => one.state?.terminated?.message);
-  return told.map((/** @type {any} */ one) => html`<section key=${one.name} aria-label=${`Result of ${one.name}`}><h2>Result of ${one.name}</h2><pre class="code">${one.state.terminated.message}</pre></section>`);
+  return outputs(pod).map((/** @type {any} */ one) => html`<section key=${one.name} aria-label=${`Result of ${one.name}`}><h2>Result of ${one.name}</h2><pre class="code">${one.state.terminated.message}</pre></section>`);
 }

@@ -1,8 +1,9 @@
 /** One pod: its state, events, log, explanation and YAML, and what the user may do with it. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, follow, json, lines, podPath, request, text } from "../api.js";
-import { Action, ContainerChoice, Empty, Link, Status, Tabs, duration, go, html, place, plural, podLink, useNow, useRight } from "../ui.js";
-import { Files } from "./files.js";
+import { whyNoExec } from "../exec.js";
+import { Action, ContainerChoice, Empty, Link, Status, Tabs, duration, go, html, place, plural, podLink, useFeatures, useNow, useRight } from "../ui.js";
+import { Files, hasOutputs } from "./files.js";
 import { Terminal } from "./terminal.js";
 import { Usage } from "./usage.js";
 import { Why } from "./why.js";
@@ -26,13 +27,17 @@ export function PodPage({ namespace, name }) {
   const mayDelete = useRight("delete", "pods", namespace);
   const mayExec = useRight("create", "pods/exec", namespace);
   const mayLog = useRight("get", "pods/log", namespace);
+  const features = useFeatures();
   const title = html`<p class="crumbs"><${Link} to="pods">Pods<//> / <${Link} to=${`pods?namespace=${encodeURIComponent(namespace)}`}>${namespace}<//></p>`;
   if (problem) return html`${title}<${Empty} title="This pod cannot be shown"><p>${problem.message}</p><//>`;
   // Tabs depend on rights: they must not move under the pointer when the answers arrive.
-  if (!found || mayLog === undefined || mayExec === undefined) return html`${title}<h1>${name}</h1><${Empty} title="Reading the pod …" />`;
+  if (!found || mayLog === undefined || mayExec === undefined || !features) return html`${title}<h1>${name}</h1><${Empty} title="Reading the pod …" />`;
   const pod = found[0];
   if (!pod) return html`${title}<h1>${name}</h1><${Empty} title="This pod does not exist any more"><p><${Link} to="pods">All pods<//></p><//>`;
   const status = pod.metadata.deletionTimestamp ? "Terminating" : pod.status?.reason || pod.status?.phase || "Pending";
+  const noExec = whyNoExec(namespace, mayExec, features);
+  const noTerminal = noExec || (pod.status?.phase === "Running" ? "" : "A terminal needs a running container, and the pod is not running.");
+  const noFiles = hasOutputs(pod) ? "" : noExec;
   const remove = async () => {
     await request(podPath(namespace, name), { method: "DELETE" });
     go("pods");
@@ -40,11 +45,11 @@ export function PodPage({ namespace, name }) {
   return html`${title}
     <div class="row between"><h1>${name} <${Status} status=${status} /></h1>
       <div class="row">${mayDelete && html`<${Action} danger label="Delete" question=${`Delete pod ${namespace}/${name}? Its containers are stopped.`} act=${remove} />`}</div></div>
-    <${Tabs} current=${tab} tabs=${[["state", "State"], ...(mayLog ? [["log", "Log"]] : []), ["why", pod.spec.nodeName ? "Why here" : "Why it waits"], ...(mayExec ? [["terminal", "Terminal"], ["files", "Files"]] : []), ["yaml", "YAML"]]} />
+    <${Tabs} current=${tab} tabs=${[["state", "State"], ...(mayLog ? [["log", "Log"]] : []), ["why", pod.spec.nodeName ? "Why here" : "Why it waits"], ["terminal", "Terminal", noTerminal], ["files", "Files", noFiles], ["yaml", "YAML"]]} />
     ${tab === "log" ? html`<${Log} pod=${pod} />`
       : tab === "why" ? html`<${Why} pod=${pod} />`
-      : tab === "terminal" ? html`<${Terminal} pod=${pod} />`
-      : tab === "files" ? html`<${Files} pod=${pod} />`
+      : tab === "terminal" ? (noTerminal ? html`<${Empty} title="There is no terminal here"><p>${noTerminal}</p><//>` : html`<${Terminal} pod=${pod} />`)
+      : tab === "files" ? html`<${Files} pod=${pod} barred=${noExec} />`
       : tab === "yaml" ? html`<${Yaml} path=${podPath(namespace, name)} version=${pod.metadata.resourceVersion} />`
       : html`<${State} pod=${pod} />`}`;
 }

@@ -1,7 +1,7 @@
-/** Signing in with a token; `rota dashboard` signs in by itself. */
+/** Signing in at the provider or with a token; `rota dashboard` signs in by itself. */
 import { useState } from "preact/hooks";
-import { signIn } from "../session.js";
-import { html } from "../ui.js";
+import { goToProvider, signIn } from "../session.js";
+import { Empty, html, useFeatures } from "../ui.js";
 
 export function SignIn() {
   const [token, setToken] = useState("");
@@ -10,22 +10,28 @@ export function SignIn() {
     sessionStorage.removeItem("rota.signInProblem");
     return kept;
   });
-  const submit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
+  const features = useFeatures();
+  const attempt = (/** @type {() => Promise<void>} */ way) => {
     setProblem("");
-    try {
-      await signIn({ token: token.trim() });
-    } catch (error) {
-      setProblem(/** @type {Error} */ (error).message);
-    }
+    way().catch((error) => setProblem(error.message));
   };
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    attempt(() => signIn({ token: token.trim() }));
+  };
+  if (!features) return html`<main class="sign-in"></main>`;
+  if (!features.tokens)
+    return html`<main class="sign-in"><${Empty} title="This dashboard belongs to one user">
+      <p>It acts with the kubeconfig of the user that started it. Open the address that <code>rota dashboard</code> printed; the ticket in it signs in once. For another ticket, start it again.</p>
+      ${problem && html`<p class="problem" role="alert">${problem}</p>`}<//></main>`;
   return html`<main class="sign-in"><form onSubmit=${submit}>
     <h1><img src="/dashboard/assets/icon.svg" alt="" width="28" height="28" /> Rota</h1>
+    ${features.provider && html`<button type="button" class="primary" onClick=${() => attempt(goToProvider)}>Continue with ${features.provider}</button>`}
     <p>On a machine with the cluster's kubeconfig, <code>rota dashboard</code> opens this page signed in.</p>
     <label for="token">Or paste a token, for example of <code>kubectl create token ACCOUNT</code></label>
     <input id="token" type="password" autocomplete="off" spellcheck=${false} value=${token}
       onInput=${(/** @type {any} */ e) => setToken(e.target.value)} />
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-    <button class="primary" disabled=${!token.trim()}>Sign in</button>
+    <button class=${features.provider ? "" : "primary"} disabled=${!token.trim()}>Sign in</button>
   </form></main>`;
 }

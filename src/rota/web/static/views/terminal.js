@@ -1,14 +1,14 @@
 /** A terminal in a container: xterm.js, loaded when the first terminal is opened, on a shell of `pods/exec`. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { start } from "../exec.js";
-import { ContainerChoice, Empty, html } from "../ui.js";
+import { ContainerChoice, html } from "../ui.js";
 
 const STYLES = "/dashboard/assets/vendor/xterm.css";
 /** The best shell that the container has. */
 const SHELL = ["sh", "-c", "TERM=xterm-256color; export TERM; command -v bash > /dev/null 2>&1 && exec bash; exec sh"];
 const LEAVE = "F6";
 
-/** @param {{pod: any}} props */
+/** Of a running pod. @param {{pod: any}} props */
 export function Terminal({ pod }) {
   const containers = pod.spec.containers.map((/** @type {any} */ one) => one.name);
   const [container, setContainer] = useState(containers[0]);
@@ -16,9 +16,7 @@ export function Terminal({ pod }) {
   const [attempt, setAttempt] = useState(0);
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const after = useRef(/** @type {HTMLButtonElement | null} */ (null));
-  const running = pod.status?.phase === "Running";
   useEffect(() => {
-    if (!running) return () => {};
     let left = false;
     let end = () => {};
     setState("connecting …");
@@ -30,8 +28,7 @@ export function Terminal({ pod }) {
       left = true;
       end();
     };
-  }, [pod.metadata.uid, container, running, attempt]);
-  if (!running) return html`<${Empty} title="The pod is not running"><p>A terminal needs a running container.</p><//>`;
+  }, [pod.metadata.uid, container, attempt]);
   return html`<div class="row filters"><${ContainerChoice} containers=${containers} choose=${setContainer} />
       <span class="muted" role="status">${state}</span></div>
     <div class="terminal-box" ref=${box}></div>
