@@ -51,6 +51,7 @@ GRANTS: Final[Mapping[str, tuple[Grant, ...]]] = {
     "reader": (
         Grant(_READ, f"{_BINDINGS} works", _WORK),
         Grant(_READ, "clusters", _CLUSTERS),
+        Grant(_READ, "memberreports", _OWN),
         Grant(_READ, _INTERPRETERS, _CONFIG),
         Grant(_READ, "customresourcedefinitions", "apiextensions.k8s.io"),
     ),
@@ -67,6 +68,8 @@ GRANTS: Final[Mapping[str, tuple[Grant, ...]]] = {
         Grant("get patch update", "works/status", _WORK),
         Grant(_READ, _INTERPRETERS, _CONFIG),
         Grant("get list", "capacitysources", _OWN),
+        Grant(f"{_READ} create delete", "memberreports", _OWN),
+        Grant("get patch update", "memberreports/status", _OWN),
         Grant(f"{_READ} create patch update delete", "leases", _COORDINATION, kinds.CLUSTER_NAMESPACE),
         Grant("create", "serviceaccounts/token", namespace=kinds.CLUSTER_NAMESPACE),
         Grant("get create delete", "serviceaccounts", namespace=kinds.CLUSTER_NAMESPACE),
@@ -122,6 +125,7 @@ GRANTS: Final[Mapping[str, tuple[Grant, ...]]] = {
         Grant("get patch", "*", "*"),
         Grant(_READ, "federatedhpas", _AUTOSCALING),
         Grant("patch", "federatedhpas/status", _AUTOSCALING),
+        Grant("create patch delete", "memberreports", _OWN),
         _CREDENTIALS,
     ),
     "cron autoscalers": (

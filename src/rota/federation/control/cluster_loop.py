@@ -12,6 +12,7 @@ from rota.federation import kinds, object_names
 from rota.federation.control import pull_members
 from rota.federation.control.fences import Fences
 from rota.federation.control.observers import Observers
+from rota.federation.control.reported_nodes import ReportedNodes
 from rota.federation.estimation.member_nodes import MemberNodes
 from rota.federation.failover import cluster_taints
 from rota.federation.failover.cluster_health import Condition, Monitor
@@ -59,6 +60,7 @@ class ClusterLoop:
         self._fences: Final = fences
         self._lease_grace_s: Final = lease_grace_s
         self._observers: Final = Observers(client, clock=clock, rng=rng, nodes=nodes)
+        self._reported: Final = ReportedNodes(client, self._frame, nodes)
         self._publishers: Final[dict[str, Publisher]] = {}
         self._monitors: Final[dict[str, Monitor]] = {}
         #: Members whose execution namespace was found or created since the start.
@@ -94,6 +96,7 @@ class ClusterLoop:
             self._monitors.pop(name, None)
             self._admitted.discard(name)
             self._prepared.discard(name)
+            self._reported.drop(name)
             await self._observers.drop(name)
             return None
         if meta.is_deleting(cluster):
@@ -107,8 +110,10 @@ class ClusterLoop:
         if pull_members.is_pull(cluster):
             if name not in self._admitted:
                 await pull_members.admit(self._client, name)
+                await self._reported.request(name)
                 self._admitted.add(name)
             cluster = await self._monitor(cluster)
+            self._reported.take(cluster)
         else:
             cluster = await self._observe(cluster)
         now = times.format_time(self._clock.now())

@@ -1,7 +1,8 @@
 """FederatedHPAs: scale a template by the metrics of its pods in all of its clusters.
 
-Metrics of type Resource are read from members by their `metrics.k8s.io`; other types are refused in the condition
-ScalingActive. How many replicas follow from metrics, and how fast, is decided in `autoscaling/`.
+Metrics of type Resource are read from push members by their `metrics.k8s.io`, and reported by the agents of pull
+members; other types are refused in the condition ScalingActive. How many replicas follow from metrics, and how fast,
+is decided in `autoscaling/`.
 """
 
 import contextlib
@@ -12,11 +13,14 @@ from rota.api import errors, meta, quantities, selectors, times
 from rota.client.informers.cache import Key
 from rota.client.reconciler import Reconciler
 from rota.client.transports.transport import TransportError
-from rota.client.verbs import Client, Object, Selection
+from rota.client.verbs import Client, Object
 from rota.federation import bindings, kinds, object_names
 from rota.federation.autoscaling import pace, usage
-from rota.federation.member import connections
+from rota.federation.control import pull_members
+from rota.federation.control.requested_metrics import RequestedMetrics
+from rota.federation.member import connections, reporting
 from rota.federation.member.served_kinds import NotServed, Types
+from rota.federation.member_reports import PodUse, Unusable
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -26,8 +30,8 @@ log = logs.get(__name__)
 EVERY_S: Final = 15.0
 _DOWN_WINDOW_S: Final = 300.0
 _REMEMBERED_S: Final = 3600.0
-_PODS: Final = ("", "v1", "pods")
-_POD_METRICS: Final = ("metrics.k8s.io", "v1beta1", "pods")
+#: How many clusters a condition names.
+_MOST_PROBLEMS: Final = 5
 
 
 class _Unable(Exception):
@@ -72,6 +76,7 @@ class FederatedAutoscalers:
         self._autoscalers: Final = self._frame.follow(kinds.FEDERATED_HPAS, self._changed).cache
         self._bindings: Final = self._frame.follow(kinds.BINDINGS, lambda key, old, new: None).cache
         self._clusters: Final = self._frame.follow(kinds.CLUSTERS, lambda key, old, new: None).cache
+        self._requested: Final = RequestedMetrics(client, self._frame, clock=clock)
         self._memories: Final[dict[Key, _Memory]] = {}
 
     async def run(self) -> None:
@@ -81,12 +86,14 @@ class FederatedAutoscalers:
     def _changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is None:
             self._memories.pop(key, None)
+            self._frame.queue.add(key)
         elif old is None or old.get("spec") != new.get("spec"):
             self._frame.queue.add(key)
 
     async def _process(self, key: Key) -> float | None:
         autoscaler = self._autoscalers.get(key.name, key.namespace)
         if autoscaler is None or meta.is_deleting(autoscaler):
+            await self._requested.keep(key, ())
             return None
         try:
             status = await self._scaled(key, autoscaler)
@@ -94,7 +101,10 @@ class FederatedAutoscalers:
             now = times.format_time(self._clock.now())
             condition = {"type": error.condition, "status": "False", "reason": error.reason, "message": str(error)}
             conditions = meta.with_condition(meta.conditions(autoscaler), condition, now=now)
-            status = {"conditions": conditions}
+            # the kind requires both numbers, before the first reading, too
+            before: Object = autoscaler.get("status") or {}
+            numbers = {name: before.get(name) or 0 for name in ("currentReplicas", "desiredReplicas")}
+            status = {**numbers, "conditions": conditions}
         await self._write(key, autoscaler, status)
         return self._every_s
 
@@ -166,27 +176,34 @@ class FederatedAutoscalers:
         labels = str(selectors.from_object((template.get("spec") or {}).get("selector")))
         pods: list[Object] = []
         values: dict[str, Object] = {}
-        heard = 0
+        heard, problems = 0, []
+        await self._requested.keep(key, {one.get("name") or "" for one in targets})
         for one in targets:
             cluster = self._clusters.get(one.get("name") or "")
             if cluster is None:
                 continue
             try:
-                async with connections.connected(self._client, cluster, clock=self._clock, rng=self._rng) as member:
-                    selection = Selection(labels=labels)
-                    found = (await member.list(_PODS, namespace=key.namespace, selection=selection)).items
-                    metrics = (await member.list(_POD_METRICS, namespace=key.namespace, selection=selection)).items
-            except (errors.ApiError, TransportError, connections.NoConnection, OSError) as error:
+                found = await self._use(key, cluster, labels)
+            except (errors.ApiError, TransportError, connections.NoConnection, OSError, Unusable) as error:
                 log.info("a member gives no metrics", cluster=one.get("name"), error=str(error))
+                problems.append(f"{one.get('name')}: {error}")
                 continue
             heard += int(one.get("replicas") or 0)
             prefix = f"{one.get('name')}/"
-            pods += [{**pod, "metadata": {**pod["metadata"], "name": prefix + meta.name(pod)}} for pod in found]
-            values |= {prefix + meta.name(metric): metric for metric in metrics}
+            pods += [{**pod, "metadata": {**pod["metadata"], "name": prefix + meta.name(pod)}} for pod in found.pods]
+            values |= {prefix + meta.name(metric): metric for metric in found.metrics}
         if not heard:
-            raise _Unable("ScalingActive", "FailedGetResourceMetric", "no cluster of the target gives metrics")
+            why = "; ".join(["no cluster of the target gives metrics", *problems[:_MOST_PROBLEMS]])
+            raise _Unable("ScalingActive", "FailedGetResourceMetric", why)
         total = bindings.sum_of_replicas(targets)
         return usage.Pods(pods, current, heard / total, now), values
+
+    async def _use(self, key: Key, cluster: Object, labels: str) -> PodUse:
+        """What the pods of a target use in one cluster."""
+        if pull_members.is_pull(cluster):
+            return await self._requested.use(cluster, key, labels)
+        async with connections.connected(self._client, cluster, clock=self._clock, rng=self._rng) as member:
+            return await reporting.pod_use(member, key.namespace, labels)
 
 
 def _recommended(

@@ -53,7 +53,7 @@ CONFIG_MAPS: Final = ("", "v1", "configmaps")
 _ESTABLISHED_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 0.1
 #: Collections that several loops read.
-_SHARED: Final = frozenset({kinds.CLUSTERS, kinds.BINDINGS, kinds.CLUSTER_BINDINGS, kinds.WORKS})
+_SHARED: Final = frozenset({kinds.CLUSTERS, kinds.BINDINGS, kinds.CLUSTER_BINDINGS, kinds.WORKS, kinds.MEMBER_REPORTS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

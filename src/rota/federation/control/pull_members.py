@@ -1,8 +1,8 @@
 """The account of a pull member's agent in the control plane: ServiceAccount, roles and Lease.
 
-An agent may read its own Cluster and write its status, change the Works of its own cluster, renew its own Lease and
-request a new token for itself. It may also read interpreter configurations and CapacitySources, and do nothing else, so
-a member that is taken over does not reach other members.
+An agent may read its own Cluster and write its status, change the Works of its own cluster, answer its MemberReports,
+renew its own Lease and request a new token for itself. It may also read interpreter configurations and CapacitySources,
+and do nothing else, so a member that is taken over does not reach other members.
 """
 
 import contextlib
@@ -36,6 +36,7 @@ def account_objects(cluster: str) -> list[tuple[Target, dict[str, Any]]]:
     space, shared = object_names.execution_space(cluster), kinds.CLUSTER_NAMESPACE
     own_cluster = {"apiGroups": ["cluster.karmada.io"], "resourceNames": [cluster]}
     works = {"apiGroups": ["work.karmada.io"]}
+    reports = {"apiGroups": ["federation.rota.dev"]}
     configuration = ["resourceinterpretercustomizations", "resourceinterpreterwebhookconfigurations"]
     return [
         (kinds.SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", **_named(cluster, shared)}),
@@ -59,6 +60,8 @@ def account_objects(cluster: str) -> list[tuple[Target, dict[str, Any]]]:
             [
                 {**works, "resources": ["works"], "verbs": ["get", "list", "watch", "patch", "update"]},
                 {**works, "resources": ["works/status"], "verbs": ["get", "patch", "update"]},
+                {**reports, "resources": ["memberreports"], "verbs": ["get", "list", "watch"]},
+                {**reports, "resources": ["memberreports/status"], "verbs": ["get", "patch", "update"]},
             ],
         ),
         *_role(

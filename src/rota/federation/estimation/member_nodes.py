@@ -1,7 +1,7 @@
 """The nodes of members as they were last observed: how many replicas and sets of components fit on them.
 
-The control plane observes the nodes of push members. A member whose nodes are not known has no answer here, and its
-summary alone counts.
+The control plane observes the nodes of push members, and agents report those of pull members. A member whose nodes are
+not known has no answer here, and its summary alone counts.
 """
 
 from collections.abc import Callable, Mapping, Sequence

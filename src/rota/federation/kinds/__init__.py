@@ -2,7 +2,8 @@
 
 `definitions.json` has the fields, defaults and bounds of Karmada 1.18's own definitions; Cluster, which upstream serves
 from an API server of its own, is a definition here, too. `failover_definitions.json` has WorkloadRebalancer and our own
-FailbackPolicy, `queue_definitions.json` has FederatedQueue, `service_definitions.json` has MultiClusterService.
+FailbackPolicy, `queue_definitions.json` has FederatedQueue, `service_definitions.json` has MultiClusterService, and
+`report_definitions.json` has MemberReport.
 """
 
 import functools
@@ -31,6 +32,7 @@ FEDERATED_HPAS: Final[Target] = ("autoscaling.karmada.io", "v1alpha1", "federate
 CRON_HPAS: Final[Target] = ("autoscaling.karmada.io", "v1alpha1", "cronfederatedhpas")
 REBALANCERS: Final[Target] = ("apps.karmada.io", "v1alpha1", "workloadrebalancers")
 FAILBACK_POLICIES: Final[Target] = ("federation.rota.dev", "v1alpha1", "failbackpolicies")
+MEMBER_REPORTS: Final[Target] = ("federation.rota.dev", "v1alpha1", "memberreports")
 QUEUES: Final[Target] = ("federation.rota.dev", "v1alpha1", "federatedqueues")
 SERVICES: Final[Target] = ("", "v1", "services")
 MULTI_CLUSTER_SERVICES: Final[Target] = ("networking.karmada.io", "v1alpha1", "multiclusterservices")
@@ -48,7 +50,13 @@ CLUSTER_NAMESPACE: Final = "karmada-cluster"
 def definitions() -> tuple[dict[str, Any], ...]:
     """The CustomResourceDefinitions."""
     folder = resources.files(__package__)
-    files = ("definitions.json", "failover_definitions.json", "queue_definitions.json", "service_definitions.json")
+    files = (
+        "definitions.json",
+        "failover_definitions.json",
+        "queue_definitions.json",
+        "service_definitions.json",
+        "report_definitions.json",
+    )
     return tuple(one for file in files for one in msgspec.json.decode((folder / file).read_bytes()))
 
 

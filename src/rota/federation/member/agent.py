@@ -14,9 +14,11 @@ from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client
 from rota.federation import kinds
 from rota.federation.customization import interpreter
+from rota.federation.estimation.member_nodes import NodeCapacity
 from rota.federation.member import capacity, engine, fence, observation, unschedulable
 from rota.federation.member.fence import Fence
 from rota.federation.member.observation import Observer, Publisher
+from rota.federation.member.reporting import Reporting
 from rota.kit import logs, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -65,6 +67,7 @@ class Agent:
         self._clock: Final = clock
         self._rng: Final = rng
         self._settings: Final = settings
+        self._nodes: tuple[NodeCapacity, ...] | None = None
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -82,6 +85,7 @@ class Agent:
             running.start("fence", guard.guard)
             running.start("observation", self._observe)
             running.start("capacity", self._measure)
+            running.start("reports", self._report)
             running.start("token", self._renew_token)
             running.start("engine", lambda: self._apply(guard))
             await running.wait()
@@ -98,10 +102,12 @@ class Agent:
 
     async def _observe(self) -> None:
         publisher = Publisher(self._control, self._cluster, clock=self._clock, threshold_s=self._settings.threshold_s)
-        observer = Observer(self._member, self._cluster, clock=self._clock, rng=self._rng)
+        observer = Observer(self._member, self._cluster, clock=self._clock, rng=self._rng, with_nodes=True)
         try:
             while True:
                 observed = await observer.observe()
+                if observed.nodes is not None:
+                    self._nodes = observed.nodes
                 try:
                     await publisher.publish(await self._control.get(kinds.CLUSTERS, self._cluster), observed)
                 except (errors.ApiError, TransportError, OSError, TimeoutError) as error:
@@ -109,6 +115,18 @@ class Agent:
                 await self._clock.sleep(self._settings.every_s)
         finally:
             await observer.close()
+
+    async def _report(self) -> None:
+        """Answer what the control plane asks about nodes and pods."""
+        await Reporting(
+            self._control,
+            self._member,
+            self._cluster,
+            lambda: self._nodes,
+            clock=self._clock,
+            rng=self._rng,
+            every_s=self._settings.every_s,
+        ).run()
 
     async def _measure(self) -> None:
         """Publish the capacity that CapacitySources name."""
