@@ -26,6 +26,9 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     (hook,) = (number for number, one in enumerate(rest) if "hook.py" in one)
     rest[hook] = rest[hook].replace("&", "> hook.log & hook=$!\ntrap 'kill $up $hook' EXIT")
     rest.insert(hook + 1, _wait("is written", "hook.log"))
+    (convert,) = (number for number, one in enumerate(rest) if "convert.py" in one)
+    rest[convert] = rest[convert].replace("&", "> convert.log & convert=$!\ntrap 'kill $up $hook $convert' EXIT")
+    rest.insert(convert + 1, _wait("is there", "convert.log"))
     script = "\n".join(
         [
             "set -eu",
@@ -52,5 +55,6 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     assert "most must not be less than least" in done.stderr
     assert "refused by the webhook" in done.stdout
     assert 'admission webhook "check.example.com" denied the request: a ConfigMap needs data' in done.stderr
+    assert "stored as 7T\nserved as 7 T\n" in done.stdout
     assert "owner=" in done.stdout
     assert "example.com/by=policy,owner=default" in done.stdout

@@ -49,6 +49,8 @@ class ResourceType:
     #: Module and class of the Struct, as in `core_v1.Pod`; None for custom kinds.
     model: str | None = None
     validator: Validator | None = field(default=None, compare=False, repr=False)
+    #: The apiVersion in which objects of a custom kind are stored, if its versions differ in name only; else empty.
+    stored_as: str = field(default="", compare=False, repr=False)
     # What follows from the fields above is kept, because every request asks for it many times over.
     #: The value of the `apiVersion` field.
     api_version: str = field(init=False, compare=False, repr=False)

@@ -113,6 +113,9 @@ class CrdController:
         resource = self._registry.scheme.preferred(registration.resource_of(definition))
         if resource is None:
             return 0
+        conversion = self._registry.kinds.conversion(resource)
+        if conversion is not None:  # in the storage version no webhook is needed, which may be gone already
+            resource = replace(resource, version=conversion.storage_version.rpartition("/")[2])
         left = 0
         for stored in await self._registry.list(resource):
             metadata = stored.object["metadata"]

@@ -80,9 +80,10 @@ class Attributes:
     delete_options: Mapping[str, Any] | None = None
     #: Messages for the client's user, sent as `Warning` headers in this order.
     warnings: list[str] = field(default_factory=list)
-
     #: What admission adds to the audit event.
     annotations: dict[str, str] = field(default_factory=dict)
+    #: What a webhook has converted for the bookkeeping of this request, by version and former content.
+    converted: dict[tuple[str, bytes], Object] = field(default_factory=dict)
 
     def warn(self, text: str) -> None:
         """Warn the client's user without refusing the request."""
@@ -378,6 +379,16 @@ class CustomSchema(Protocol):
 SchemaLookup: TypeAlias = Callable[[ResourceType], CustomSchema]
 
 
+class Conversion(Protocol):
+    """Converts objects of a custom kind whose versions differ in more than their names."""
+
+    #: The apiVersion in which objects are stored.
+    storage_version: str
+
+    async def convert(self, objects: Sequence[Object], api_version: str, /) -> list[Object]:
+        """The objects in another version; InternalError if they cannot be converted."""
+
+
 class Copy(Protocol):
     """A kind in memory that follows the store (`cache.watch_cache.WatchCache`)."""
 
@@ -392,6 +403,7 @@ class Kinds:
 
     strategy: StrategyLookup
     custom_schema: SchemaLookup
+    conversion: Callable[[ResourceType], Conversion | None] = lambda _: None
     #: In the order in which they run, before validation; they may change the object.
     mutating: tuple[Admission, ...] = ()
     #: After validation; they may only refuse.

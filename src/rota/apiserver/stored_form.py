@@ -63,7 +63,7 @@ def encode(obj: Object, resource: ResourceType, *, limited: bool = True) -> byte
     if conversions.is_rewritten(resource):
         obj = conversions.convert(dict(obj), conversions.stored_version(resource))
     metadata = {name: item for name, item in obj["metadata"].items() if name not in _NOT_STORED}
-    ordered = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
+    ordered = {"apiVersion": resource.stored_as or obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
     value = _encoder.encode(ordered | {name: item for name, item in obj.items() if name not in ordered})
     if limited and len(value) > MAX_BYTES:
         why = f"the object has {len(value)} bytes with its defaults and managed fields, the limit is {MAX_BYTES}"
@@ -110,6 +110,11 @@ def decode(value: bytes, revision: int, resource: ResourceType) -> Object:
     return obj if obj["apiVersion"] == resource.api_version else conversions.convert(obj, resource.api_version)
 
 
+def is_in_version(value: bytes, api_version: str) -> bool:
+    """Whether an object is stored in this version."""
+    return value.startswith(_version_head(api_version))
+
+
 @functools.lru_cache(maxsize=4096)  # every watcher reads a change, one right after the other
 def labels(value: bytes) -> dict[str, str] | None:
     """The labels of an object, without decoding the rest."""
@@ -148,3 +153,8 @@ def item(value: bytes, revision: int, resource: ResourceType) -> bytes:
 def _head(group: str, version: str, kind: str) -> bytes:
     start = _encoder.encode({"apiVersion": str(GroupVersion(group, version)), "kind": kind})
     return start[:-1] + b"," + _METADATA
+
+
+@functools.lru_cache(maxsize=1024)
+def _version_head(api_version: str) -> bytes:
+    return _encoder.encode({"apiVersion": api_version})[:-1] + b","

@@ -79,8 +79,12 @@ _SCHEMA_PATH = "spec.validation.openAPIV3Schema"
             'spec.versions: Invalid value: ["v1"]: must have exactly one version marked as storage version',
         ),
         (
-            _set("spec", "conversion", value={"strategy": "Webhook"}),
-            'spec.conversion.strategy: Unsupported value: "Webhook": supported values: "None"',
+            _set("spec", "conversion", value={"strategy": "Other"}),
+            'spec.conversion.strategy: Unsupported value: "Other": supported values: "None", "Webhook"',
+        ),
+        (
+            _set("spec", "conversion", value={"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}}),
+            "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
         ),
         (
             _set(*_SPEC_SCHEMA, "properties", "size", value={"minimum": 1}),

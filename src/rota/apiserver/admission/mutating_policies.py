@@ -147,7 +147,7 @@ class MutatingPolicies:
 
     async def _mutate(self, one: _Invocation, mutation: Mutation, request: ReviewedRequest) -> bool:
         """Apply a mutation; whether there is an object to apply it to. MutationError if it fails."""
-        obj, _ = request.objects(one.resource)
+        obj, _ = await request.objects(one.resource)
         if obj is None:
             return False
         known = await self._known(one, request)
@@ -162,11 +162,11 @@ class MutatingPolicies:
             if not isinstance(outcome.value, ObjectValue):
                 raise MutationError("unsupported return type from ApplyConfiguration expression")
             schema = request.merge_schema(one.resource)
-            request.change(mutation_patches.apply_configuration(outcome.value, obj, schema), one.resource)
+            await request.change(mutation_patches.apply_configuration(outcome.value, obj, schema), one.resource)
         else:
             patched = mutation_patches.json_patched(outcome.value, obj)
             if patched is not None:
-                request.change(patched, one.resource, strict=True)
+                await request.change(patched, one.resource, strict=True)
         return True
 
 

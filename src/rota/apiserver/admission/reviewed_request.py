@@ -4,7 +4,7 @@ Policies and webhooks see a projection (`scale`) as its own kind, and the versio
 What they change is written back to the object that the server stores.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.cache.watch_cache import WatchCache
 from rota.apiserver.interfaces import (
     Attributes,
+    Conversion,
     Object,
     Projection,
     Question,
@@ -53,6 +54,7 @@ class ReviewContext:
     strategy: StrategyLookup
     custom_schema: SchemaLookup
     projections: Mapping[str, Projection]
+    conversion: Callable[[ResourceType], Conversion | None] = lambda _: None
 
 
 class ReviewedRequest:
@@ -126,18 +128,29 @@ class ReviewedRequest:
                 self._namespace = found.object if found is not None else None
         return self._namespace
 
-    def objects(self, resource: ResourceType) -> tuple[Object | None, Object | None]:
+    async def objects(self, resource: ResourceType) -> tuple[Object | None, Object | None]:
         """The new and the old object in a version of the resource; they are not to be changed."""
-        return self._in_version(self._new, resource), self._in_version(self._old, resource)
+        return await self._in_version(self._new, resource), await self._in_version(self._old, resource)
 
-    def _in_version(self, obj: Object | None, resource: ResourceType) -> Object | None:
+    async def _in_version(self, obj: Object | None, resource: ResourceType) -> Object | None:
         if obj is None or resource == self.at.resource or obj.get("apiVersion") != self.at.resource.api_version:
             return obj
-        return conversions.convert(json_values.copy(obj), resource.api_version)
+        return await self._converted(json_values.copy(obj), resource)
+
+    async def _converted(self, obj: Object, resource: ResourceType) -> Object:
+        """The object in a version of its kind; a webhook is not shown, and does not change, the resourceVersion."""
+        conversion = self._context.conversion(resource)
+        if conversion is None:
+            return conversions.convert(obj, resource.api_version)
+        (converted,) = await conversion.convert([obj], resource.api_version)
+        revision = obj["metadata"].get("resourceVersion")
+        if revision is None:
+            return converted
+        return {**converted, "metadata": {**converted["metadata"], "resourceVersion": revision}}
 
     async def variables(self, resource: ResourceType) -> dict[str, Any]:
         """The variables of expressions, without parameters."""
-        new, old = self.objects(resource)
+        new, old = await self.objects(resource)
         return values(
             self.at, self.what, new, old, await self.namespace(), self._answers, name=self.name, shown=resource
         )
@@ -152,7 +165,7 @@ class ReviewedRequest:
             return self._context.custom_schema(resource).merge_schema
         return merging.for_kind(kind.api_version, kind.kind) or merging.DEDUCED
 
-    def change(self, changed: Any, resource: ResourceType, *, strict: bool = False) -> bool:
+    async def change(self, changed: Any, resource: ResourceType, *, strict: bool = False) -> bool:
         """Replace the new object by one in a version of the resource; whether that changes it.
 
         InternalError if it does not have the shape of its kind, or, if `strict`, has unknown fields.
@@ -176,7 +189,7 @@ class ReviewedRequest:
             shown = ", ".join(f"unknown field {gotext.quote(one)}" for one in unknown)
             raise errors.internal_error(f"strict decoding error: {shown}")
         if is_whole and resource != at.resource:
-            changed = conversions.convert(changed, at.resource.api_version)
+            changed = await self._converted(changed, at.resource)
         if is_whole and "metadata" in before:
             bodies.tidy(changed.setdefault("metadata", {}))
             strategy = self._context.strategy(at.resource)

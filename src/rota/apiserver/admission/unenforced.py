@@ -2,8 +2,7 @@
 
 A warning goes into the `Warning` header of the response, which kubectl and `rota` print.
 
-Conversion webhooks of CustomResourceDefinitions are always refused (`rota.apiserver.crd.definitions`): objects would be
-served in the wrong shape. Security contexts that processes do not have are in `process_security`.
+Security contexts that processes do not have are in `process_security`.
 """
 
 from collections.abc import Callable, Mapping

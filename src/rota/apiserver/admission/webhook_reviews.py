@@ -21,22 +21,6 @@ KIND: Final = "AdmissionReview"
 _GROUP: Final = "admission.k8s.io"
 API_VERSIONS: Final = tuple(f"{_GROUP}/{one}" for one in VERSIONS)
 _LEAST_REFUSAL_CODE: Final = 400
-_FIRST_SERVER_ERROR: Final = 500
-#: What a client makes of a response that is not a Status, by its code; see `errors.NewGenericServerResponse`.
-_GENERIC: Final[Mapping[int, str]] = {
-    400: "the server rejected our request for an unknown reason",
-    401: "the server has asked for the client to provide credentials",
-    404: "the server could not find the requested resource",
-    405: "the server does not allow this method on the requested resource",
-    409: "the server reported a conflict",
-    422: "the server rejected our request due to an error in our request",
-    429: "the server has received too many requests and has asked us to try again later",
-    503: "the server is currently unable to handle the request",
-    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
-}
-#: Of these the body is the message.
-_SAID: Final = frozenset({403, 406, 415})
-_MOST_SHOWN_BYTES: Final = 2048
 
 JsonPatch: TypeAlias = list[Any]
 
@@ -167,22 +151,3 @@ def _details(details: Mapping[str, Any]) -> Details:
         return msgspec.convert(details, Details)
     except msgspec.ValidationError:
         return Details(causes=(Cause(message=str(dict(details))),))
-
-
-def failure(code: int, content_type: str, body: bytes) -> str:
-    """What went wrong, by a response that is not a success."""
-    try:
-        status = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        status = None
-    if isinstance(status, dict) and status.get("kind") == "Status" and status.get("status") == "Failure":
-        return str(status.get("message") or "")
-    is_text = content_type.partition(";")[0].strip().lower().startswith("text/") or not content_type
-    said = body[:_MOST_SHOWN_BYTES].decode(errors="replace").strip() if is_text else "unknown"
-    if code in _SAID:
-        return said
-    if code in _GENERIC:
-        return _GENERIC[code]
-    if code >= _FIRST_SERVER_ERROR:
-        return f"an error on the server ({gotext.quote(said)}) has prevented the request from succeeding"
-    return f"the server responded with the status code {code} but did not return more information"

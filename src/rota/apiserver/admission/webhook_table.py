@@ -11,7 +11,7 @@ from rota.api.cel.environment import Program
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.apiserver import bodies
-from rota.apiserver.admission import webhook_reviews
+from rota.apiserver.admission import webhook_answers, webhook_reviews
 from rota.apiserver.admission.policy_variables import request as request_facts
 from rota.apiserver.admission.request_matching import RequestMatcher
 from rota.apiserver.admission.reviewed_request import ReviewedRequest
@@ -28,7 +28,7 @@ MUTATING: Final = GroupResource("admissionregistration.k8s.io", "mutatingwebhook
 VALIDATING: Final = GroupResource("admissionregistration.k8s.io", "validatingwebhookconfigurations")
 _DEFAULT_S: Final = 10
 _DRY: Final = ("None", "NoneOnDryRun")
-_OK: Final = range(200, 207)
+_KINDS: Final = webhook_answers.Kinds(webhook_reviews.KIND, webhook_reviews.API_VERSIONS)
 
 
 class FailedCall(Exception):
@@ -110,11 +110,11 @@ class WebhookTable:
             raise FailedCall(f"could not create admission objects: {error}") from None
         uid = str(uuid.uuid4())
         facts = request_facts(at, request.what, name=request.name, shown=resource)
-        body = webhook_reviews.review(which, uid, facts, *request.objects(resource))
+        body = webhook_reviews.review(which, uid, facts, *await request.objects(resource))
         client, seconds = declared.get("clientConfig") or {}, declared.get("timeoutSeconds") or _DEFAULT_S
         try:
             answer = await self._client.post(webhook.uid, client, body, timeout_s=seconds)
-            said = _decoded(answer.code, answer.content_type, answer.body, which)
+            said = webhook_answers.decoded(answer, _KINDS, which)
         except (CallFailed, bodies.Unreadable) as error:
             raise FailedCall(f"failed to call webhook: {error}") from None
         try:
@@ -150,35 +150,6 @@ def annotation(webhook: Webhook, **facts: Any) -> str:
     """The value of an annotation about a call."""
     said = {"configuration": webhook.configuration, "webhook": webhook.name, **facts}
     return json.dumps(said, separators=(",", ":"), ensure_ascii=False)
-
-
-def _decoded(code: int, content_type: str, body: bytes, which: str) -> Any:
-    """The response as values; CallFailed or Unreadable if it is an error."""
-    if code not in _OK:
-        raise CallFailed(webhook_reviews.failure(code, content_type, body))
-    if not body:
-        shown = content_type or "application/json"
-        raise CallFailed(f"0-length response with status code: {code} and content type: {shown}")
-    try:
-        said = bodies.parse_json(body, find_duplicates=False).value
-    except bodies.Unreadable as error:
-        raise CallFailed(f"couldn't get version/kind; {error}") from None
-    if isinstance(said, dict):
-        _check_type(said, which)
-    return said
-
-
-def _check_type(said: Mapping[str, Any], which: str) -> None:
-    """CallFailed if the response is of another kind than was asked for; one that names no kind is checked later."""
-    api_version, kind = said.get("apiVersion"), said.get("kind")
-    if not kind or not api_version:
-        return
-    if kind != webhook_reviews.KIND or api_version not in webhook_reviews.API_VERSIONS:
-        quoted = gotext.quote(str(api_version))
-        raise CallFailed(f"no kind {gotext.quote(str(kind))} is registered for version {quoted}")
-    version = str(api_version).rpartition("/")[2]
-    if version != which:
-        raise CallFailed(f"converting ({version}.{kind}) to ({which}.{kind}): unknown conversion")
 
 
 def _webhooks(configuration: Object, kind: str) -> Iterable[Webhook]:

@@ -64,8 +64,8 @@ class MutatingWebhooks:
                 if not verdict.allowed:
                     raise webhook_reviews.refusal(webhook.name, verdict.status)
                 if verdict.patch:
-                    new, _ = request.objects(resource)
-                    mutated = request.change(_patched(webhook, new, verdict.patch), resource)
+                    new, _ = await request.objects(resource)
+                    mutated = await request.change(_patched(webhook, new, verdict.patch), resource)
             except FailedCall as error:
                 refusal = self.table.failure(webhook, error, request.at, place)
                 if refusal is not None:

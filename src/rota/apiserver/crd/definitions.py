@@ -1,13 +1,13 @@
 """Validation and defaulting of CustomResourceDefinitions.
 
-Rules and messages are upstream's, with one exception: conversion by webhook is refused. As upstream, fields that are
-equal in all versions are named in errors as if they were above them (`spec.validation`, not `spec.versions[0].schema`).
+Rules and messages are upstream's. As upstream, fields that are equal in all versions are named in errors as if they
+were above them (`spec.validation`, not `spec.versions[0].schema`).
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from rota.api import fields, names
+from rota.api import fields, names, webhook_clients
 from rota.api.fields import FieldError, Path
 from rota.apiserver.crd import default_rules, formats, rule_errors, schema_rules, support_rules, version_rules
 from rota.apiserver.crd.structure import JsonSchema
@@ -20,6 +20,8 @@ _SPEC: Final = Path("spec")
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _DISCUSSION: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
 _IMMUTABLE: Final = "field is immutable"
+_STRATEGIES: Final = ("None", "Webhook")
+_REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 #: Fields that the root of a schema may have together with the status subresource.
 _AT_ROOT: Final = {
     "description": "Description",
@@ -48,7 +50,7 @@ _AT_ROOT: Final = {
 
 
 def set_defaults(definition: dict[str, Any]) -> None:
-    """Set the names that follow from the kind, and the conversion strategy None."""
+    """Set the names that follow from the kind, the conversion strategy None, and the port of a webhook's service."""
     spec = definition.setdefault("spec", {})
     given = spec.setdefault("names", {})
     kind = given.get("kind") or ""
@@ -56,7 +58,10 @@ def set_defaults(definition: dict[str, Any]) -> None:
         given["singular"] = kind.lower()
     if not given.get("listKind") and kind:
         given["listKind"] = f"{kind}List"
-    spec.setdefault("conversion", {"strategy": "None"})
+    conversion = spec.setdefault("conversion", {"strategy": "None"})
+    service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
+    if service is not None:
+        service.setdefault("port", 443)
 
 
 def storage_version(definition: Definition) -> str:
@@ -240,15 +245,40 @@ def _label_errors(value: str, path: Path) -> Iterator[FieldError]:
 
 
 def _conversion_errors(conversion: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    strategy = conversion.get("strategy") or ""
+    strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook")
     if not strategy:
         yield fields.required(path.child("strategy"))
-    elif strategy != "None":
-        # upstream would call a webhook, which this server does not do
-        yield fields.not_supported(path.child("strategy"), strategy, ("None",))
-    elif conversion.get("webhook") is not None:
-        why = "should not be set when strategy is not set to Webhook"
-        yield fields.forbidden(path.child("webhookClientConfig"), why)
+    elif strategy not in _STRATEGIES:
+        yield fields.not_supported(path.child("strategy"), strategy, _STRATEGIES)
+    # upstream names the fields as its internal version has them: there is nothing between them and the conversion
+    client, versions = path.child("webhookClientConfig"), path.child("conversionReviewVersions")
+    given = webhook or {}
+    if strategy == "Webhook":
+        if given.get("clientConfig") is None:
+            yield fields.required(client, "required when strategy is set to Webhook")
+        else:
+            yield from webhook_clients.validate(given["clientConfig"], client)
+        yield from _review_version_errors(given.get("conversionReviewVersions") or [], versions)
+        return
+    why = "should not be set when strategy is not set to Webhook"
+    if given.get("clientConfig") is not None:
+        yield fields.forbidden(client, why)
+    if given.get("conversionReviewVersions"):
+        yield fields.forbidden(versions, why)
+
+
+def _review_version_errors(versions: list[str], path: Path) -> Iterator[FieldError]:
+    if not versions:
+        yield fields.required(path)
+        return
+    for position, one in enumerate(versions):
+        if one in versions[:position]:
+            yield fields.invalid(path.index(position), one, "duplicate version")
+            continue
+        for why in names.check_dns1035_label(one):
+            yield fields.invalid(path.index(position), one, why)
+    if not {*versions} & {*_REVIEW_VERSIONS}:
+        yield fields.invalid(path, versions, f"must include at least one of {', '.join(_REVIEW_VERSIONS)}")
 
 
 def _stored_version_errors(definition: Definition) -> Iterator[FieldError]:

@@ -13,7 +13,7 @@ from rota.api.kinds import ResourceType
 from rota.api.scheme import Scheme, SchemeError
 from rota.apiserver.crd import registration
 from rota.apiserver.crd.definitions import Definition, is_established
-from rota.apiserver.crd.registration import CustomVersion
+from rota.apiserver.crd.registration import CustomVersion, WebhookSettings
 
 
 class CustomKindCatalog:
@@ -25,6 +25,7 @@ class CustomKindCatalog:
         self._connecting: Final = connecting
         self._definitions: dict[str, Definition] = {}
         self._versions: dict[GroupVersionResource, CustomVersion] = {}
+        self._webhooks: dict[GroupResource, WebhookSettings] = {}
 
     @property
     def definitions(self) -> tuple[Definition, ...]:
@@ -42,6 +43,11 @@ class CustomKindCatalog:
             parts = [part for of, part in self._connecting if of == resource]
             found = registration.versions(definition)
             self._serve(resource, [registration.connecting(one, parts) for one in found] if parts else found)
+            webhook = registration.webhook_settings(definition)
+            if webhook is not None and found and found[0].resource.gvr in self._versions:
+                self._webhooks[resource] = webhook
+            else:
+                self._webhooks.pop(resource, None)
 
     def forget(self, name: str) -> None:
         """Remove a definition and its kind."""
@@ -56,6 +62,10 @@ class CustomKindCatalog:
         """
         return self._versions.get(resource.gvr) or registration.without_definition(resource)
 
+    def webhook(self, resource: ResourceType) -> WebhookSettings | None:
+        """The conversion webhook of a kind; None if its versions differ in name only."""
+        return self._webhooks.get(resource.group_resource) if resource.custom else None
+
     def _serve(self, resource: GroupResource, versions: Sequence[CustomVersion]) -> None:
         try:
             self._scheme.replace(resource, [one.resource for one in versions])
@@ -68,4 +78,5 @@ class CustomKindCatalog:
 
     def _drop(self, resource: GroupResource) -> None:
         self._scheme.remove(resource)
+        self._webhooks.pop(resource, None)
         self._versions = {gvr: one for gvr, one in self._versions.items() if gvr.group_resource != resource}

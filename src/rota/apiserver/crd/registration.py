@@ -60,6 +60,45 @@ class CustomVersion:
         return self.shaped(obj)
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class WebhookSettings:
+    """How a definition has its objects converted by a webhook."""
+
+    #: The name of the definition.
+    name: str
+    client: Mapping[str, Any]
+    review_versions: tuple[str, ...]
+    #: The apiVersion in which objects are stored.
+    storage_version: str
+    #: Of all versions, served or not, by apiVersion.
+    shapes: Mapping[str, Structure]
+
+
+def webhook_settings(definition: Definition) -> WebhookSettings | None:
+    """The conversion webhook of a definition that has been validated; None if its versions differ in name only."""
+    spec = definition["spec"]
+    webhook = (spec.get("conversion") or {}).get("webhook")
+    if webhook is None:
+        return None
+    return WebhookSettings(
+        name=definition["metadata"]["name"],
+        client=webhook["clientConfig"],
+        review_versions=tuple(webhook.get("conversionReviewVersions") or ()),
+        storage_version=_storage_version(spec),
+        shapes={
+            f"{spec['group']}/{one['name']}": structure.read(_schema(one) or _ANYTHING) for one in spec["versions"]
+        },
+    )
+
+
+def _storage_version(spec: Mapping[str, Any]) -> str:
+    return next(f"{spec['group']}/{one['name']}" for one in spec["versions"] if one.get("storage"))
+
+
+def _schema(version: Mapping[str, Any]) -> JsonSchema | None:
+    return (version.get("schema") or {}).get("openAPIV3Schema")
+
+
 def resource_of(definition: Definition) -> GroupResource:
     """The resource that a definition defines."""
     return GroupResource(definition["spec"]["group"], definition["spec"]["names"]["plural"])
@@ -93,7 +132,7 @@ def without_definition(resource: ResourceType) -> CustomVersion:
 
 
 def _version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> CustomVersion:
-    declared: JsonSchema | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    declared = _schema(version)
     schema = declared or _ANYTHING
     shape = structure.read(schema)
     subresources = version.get("subresources") or {}
@@ -151,6 +190,7 @@ def _resource_type(spec: Mapping[str, Any], version: Mapping[str, Any], validato
         categories=tuple(names.get("categories") or ()),
         subresources={part.name: part for part in parts},
         validator=validator,
+        stored_as="" if (spec.get("conversion") or {}).get("webhook") else _storage_version(spec),
     )
 
 

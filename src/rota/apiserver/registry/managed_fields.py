@@ -19,17 +19,52 @@ from rota.api.scheme import Scheme
 from rota.apiserver import conversions
 from rota.apiserver.interfaces import Attributes, Object, SchemaLookup
 
+_sorted: Final = msgspec.json.Encoder(order="sorted").encode
 _STATUS: Final = field_paths.path("status")
 _SPEC: Final = field_paths.path("spec")
 _METADATA: Final = field_paths.path("metadata")
 
 
-def versions_of(resource: ResourceType, scheme: Scheme, custom_schema: SchemaLookup) -> versions.Versions:
-    """All versions of a kind that are served, with the data for merging."""
+class Unconverted(Exception):
+    """An object is needed in another version; the caller converts it and tries again."""
+
+    def __init__(self, obj: Object, api_version: str) -> None:
+        super().__init__(api_version)
+        self.object: Final = obj
+        self.api_version: Final = api_version
+
+    @property
+    def key(self) -> tuple[str, bytes]:
+        """Of the object in `Attributes.converted`."""
+        return self.api_version, _sorted(self.object)
+
+
+def versions_of(
+    resource: ResourceType,
+    scheme: Scheme,
+    custom_schema: SchemaLookup,
+    converted: Mapping[tuple[str, bytes], Object] | None = None,
+) -> versions.Versions:
+    """All versions of a kind that are served, with the data for merging.
+
+    `converted` are known conversions of a kind whose versions differ in more than their names. Of such a kind, a
+    conversion that is not among them raises Unconverted.
+    """
     if not resource.custom:
         return _builtin_versions(tuple(one.gvk for one in scheme.versions(resource.group_resource)) or (resource.gvk,))
     served = scheme.versions(resource.group_resource) or (resource,)
-    return versions.Versions(schemas={one.api_version: custom_schema(one).merge_schema for one in served})
+    found = {one.api_version: custom_schema(one).merge_schema for one in served}
+    if converted is None:
+        return versions.Versions(schemas=found)
+
+    def convert(obj: Mapping[str, Any], api_version: str) -> Object:
+        needed = Unconverted(dict(obj), api_version)
+        known = converted.get(needed.key)
+        if known is None:
+            raise needed
+        return json_values.copy(known)  # type: ignore[no-any-return]  # a copy of a dict is one
+
+    return versions.Versions(schemas=found, convert=convert)
 
 
 @functools.lru_cache(maxsize=512)

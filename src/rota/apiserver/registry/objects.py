@@ -33,6 +33,7 @@ from rota.apiserver.registry import deletion, managed_fields, system_fields, wri
 from rota.apiserver.registry.create_templates import CreateTemplate, CreateTemplateCache
 from rota.apiserver.registry.leader_fencing import LeaderFencing
 from rota.apiserver.registry.status_templates import StatusTemplateCache
+from rota.apiserver.registry.version_views import Forms, VersionViews
 from rota.kit import logs, offload
 from rota.kit.clock import Clock
 from rota.store.store_interface import (
@@ -110,6 +111,7 @@ class ObjectRegistry:
         self.kinds: Final = kinds(self)
         self.create_templates: Final = CreateTemplateCache()
         self.status_templates: Final = StatusTemplateCache()
+        self._views: Final = VersionViews(store, self.kinds.conversion)
 
     def resource(self, group_resource: GroupResource, /) -> ResourceType:
         """See `Registry.resource`."""
@@ -126,9 +128,15 @@ class ObjectRegistry:
         assert resource is not None, "only kinds of the scheme are stored"
         return stored_form.encode(obj, resource)
 
-    def versions(self, resource: ResourceType) -> versions.Versions:
-        """The data for merging objects of this kind."""
-        return managed_fields.versions_of(resource, self.scheme, self.kinds.custom_schema)
+    def store_of(self, resource: ResourceType) -> Store:
+        """The store, with the objects of this resource in its version."""
+        return self._views.store_of(resource)
+
+    def versions(self, at: Attributes) -> versions.Versions:
+        """The data for merging objects of this kind; they raise `managed_fields.Unconverted`."""
+        by_webhook = at.resource.custom and self.kinds.conversion(at.resource) is not None
+        converted = at.converted if by_webhook else None
+        return managed_fields.versions_of(at.resource, self.scheme, self.kinds.custom_schema, converted)
 
     def spread(self, most: float) -> float:
         """A random number from 0 to `most`, so that things that begin together do not end together."""
@@ -136,7 +144,7 @@ class ObjectRegistry:
 
     async def find(self, resource: ResourceType, namespace: str, name: str, /) -> Stored | None:
         """See `Registry.find`."""
-        entry = await self.store.get(stored_form.key(resource, namespace, name))
+        entry = await self.store_of(resource).get(stored_form.key(resource, namespace, name))
         return None if entry is None else _stored(entry, resource)
 
     async def read(self, resource: ResourceType, namespace: str, name: str, /) -> Stored:
@@ -148,7 +156,7 @@ class ObjectRegistry:
 
     async def list(self, resource: ResourceType, namespace: str | None = None, /) -> Sequence[Stored]:
         """See `Registry.list`."""
-        page = await self.store.list(stored_form.prefix(resource, namespace))
+        page = await self.store_of(resource).list(stored_form.prefix(resource, namespace))
         found = []
         for entry in page.entries:
             try:
@@ -260,12 +268,12 @@ class ObjectRegistry:
                 raise errors.not_found(resource.group_resource, stored.object["metadata"]["name"])
             new = change(json_values.copy(current.object))
             guard = Precondition(stored.key, revision=current.revision)
-            put = Put(stored.key, stored_form.encode(new, resource))
-            outcome = await self.commit(at, Transaction((put,), (guard,)))
+            form = await self._views.forms(resource, stored_form.encode(new, resource))
+            outcome = await self.commit(at, Transaction((Put(stored.key, form.stored),), (guard,)))
             if isinstance(outcome, Committed):
                 new["metadata"]["resourceVersion"] = str(current.revision if at.dry_run else outcome.revision)
                 return new
-            entry = outcome.conflicts[0].actual
+            entry = await self.store_of(resource).get(stored.key)
             current = None if entry is None else _stored(entry, resource)
         raise errors.conflict(resource.group_resource, stored.object["metadata"]["name"])
 
@@ -289,13 +297,14 @@ class ObjectRegistry:
             removed = plan.step is deletion.Step.REMOVE
             if plan.step is deletion.Step.NOTHING or (plan.object == stored.object and not removed):
                 return Written(stored.object, value, stored.revision)
-            write = Delete(stored.key) if removed else Put(stored.key, value)
+            form = Forms(value, value) if removed else await self._views.forms(at.resource, value)
+            write = Delete(stored.key) if removed else Put(stored.key, form.stored)
             guard = Precondition(stored.key, revision=stored.revision)
             outcome = await self.commit(at, writes.transaction(write, guard, extras))
             if isinstance(outcome, Committed):
                 revision = stored.revision if at.dry_run else outcome.revision
                 plan.object["metadata"]["resourceVersion"] = str(revision)
-                return Written(plan.object, value, revision, removed=removed)
+                return self._written(at, plan.object, form, revision, removed=removed)
         raise errors.conflict(at.resource.group_resource, at.name)
 
     async def _remove_damaged(self, at: Attributes, problem: Exception) -> Written:
@@ -319,27 +328,29 @@ class ObjectRegistry:
             if large:  # before more work is done on an object that cannot be stored
                 stored_form.encode(new, at.resource)
             # no manager owns what the server adds from here on: an apply without it must not remove it
-            return new if keeps_managed_fields else managed_fields.record(None, new, at, self.versions(at.resource))
+            return new if keeps_managed_fields else managed_fields.record(None, new, at, self.versions(at))
 
         def check() -> None:
             strategy.prepare_create(new, at)
             _refuse_invalid(at, new, strategy.validate_create(new, at))
 
-        new = await offload.run(complete, size_bytes)
+        new = await self._with_conversions(at, complete, size_bytes)
         extras = await self._admit(at, new, None)
         await offload.run(check, size_bytes)
         await self._vet(at, new, None)
-        value = stored_form.encode(new, at.resource)
+        form = await self._views.forms(at.resource, stored_form.encode(new, at.resource))
         key = self._key(at, new["metadata"]["name"])
-        outcome = await self.commit(at, writes.transaction(Put(key, value), Precondition(key, revision=0), extras))
+        outcome = await self.commit(
+            at, writes.transaction(Put(key, form.stored), Precondition(key, revision=0), extras)
+        )
         if isinstance(outcome, Refused):
             return outcome
         if not at.dry_run:
             new["metadata"]["resourceVersion"] = str(outcome.revision)
-        return Written(new, value, 0 if at.dry_run else outcome.revision, created=True)
+        return self._written(at, new, form, 0 if at.dry_run else outcome.revision, created=True)
 
     async def _create_by_update(self, at: Attributes, edit: Edit) -> Written:
-        new = await offload.run(lambda: edit.make(None), edit.size_bytes)
+        new = await self._with_conversions(at, lambda: edit.make(None), edit.size_bytes)
         uid = new["metadata"].get("uid")
         if uid:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
@@ -363,11 +374,9 @@ class ObjectRegistry:
                 strategy.default_status(new)
             if size_bytes > offload.INLINE_BYTES:  # before more work is done on an object that cannot be stored
                 stored_form.encode(new, at.resource)
-            return (
-                new if edit.keeps_managed_fields else managed_fields.record(live, new, at, self.versions(at.resource))
-            )
+            return new if edit.keeps_managed_fields else managed_fields.record(live, new, at, self.versions(at))
 
-        new = await offload.run(change, size_bytes)
+        new = await self._with_conversions(at, change, size_bytes)
         extras = await self._admit(at, new, live)
         # a projection shows part of the object, which changes by the rules of the whole
         inside = replace(at, subresource="") if at.subresource in self.kinds.projections else at
@@ -382,16 +391,47 @@ class ObjectRegistry:
         managed_fields.keep_times(new, live)
         value = stored_form.encode(new, at.resource)
         finished = deletion.is_finished(new, live, at)
-        if new == live and not finished:
+        if new == live and not finished and not await self._views.is_outdated(at.resource, stored.key):
             return Written(live, value, stored.revision)
         guard = Precondition(stored.key, revision=stored.revision)
-        write = Delete(stored.key) if finished else Put(stored.key, value, heartbeat=writes.is_heartbeat(new, live, at))
+        form = Forms(value, value) if finished else await self._views.forms(at.resource, value)
+        heartbeat = writes.is_heartbeat(new, live, at)
+        write = Delete(stored.key) if finished else Put(stored.key, form.stored, heartbeat=heartbeat)
         outcome = await self.commit(at, writes.transaction(write, guard, extras))
         if isinstance(outcome, Refused):
             return None
         revision = stored.revision if at.dry_run else outcome.revision
         new["metadata"]["resourceVersion"] = str(revision)
-        return Written(new, value, revision, removed=finished)
+        return self._written(at, new, form, revision, removed=finished)
+
+    async def _with_conversions(self, at: Attributes, work: Callable[[], Object], size_bytes: int) -> Object:
+        """The result of work that may need objects in other versions: those are converted, and it starts over."""
+        for _ in range(_CONTENDED):
+            try:
+                return await offload.run(work, size_bytes)
+            except managed_fields.Unconverted as needed:
+                conversion = self.kinds.conversion(at.resource)
+                if conversion is None:  # the definition has changed meanwhile
+                    break
+                (converted,) = await conversion.convert([needed.object], needed.api_version)
+                at.converted[needed.key] = converted
+        raise errors.conflict(at.resource.group_resource, at.name)
+
+    def _written(
+        self,
+        at: Attributes,
+        obj: Object,
+        form: Forms,
+        revision: int,
+        *,
+        created: bool = False,
+        removed: bool = False,
+    ) -> Written:
+        if form.shown is not form.stored:
+            obj = stored_form.decode(form.shown, revision, at.resource)
+            if not revision:
+                del obj["metadata"]["resourceVersion"]
+        return Written(obj, form.shown, revision, created=created, removed=removed)
 
     async def _admit(self, at: Attributes, new: Object | None, old: Object | None) -> Sequence[TransactionExtras]:
         extras = []

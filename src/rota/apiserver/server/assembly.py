@@ -38,6 +38,7 @@ from rota.apiserver.authorization import reviews as access_reviews
 from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.authorization.policy import installer
 from rota.apiserver.cache.watch_cache import WatchCache
+from rota.apiserver.conversion_webhooks.conversion_calls import ConversionWebhooks
 from rota.apiserver.crd.kind_catalog import CustomKindCatalog
 from rota.apiserver.crd_controller import CrdController
 from rota.apiserver.encryption.keyfile import KeyFile
@@ -221,6 +222,9 @@ def _kinds(
         copies = context.copies
         restriction = NodeRestriction(registry, context.authorization)
         projections = table.projections(lambda resource: catalog.version(resource).scale)
+        client = WebhookClient(registry, rng)
+        closing.push_async_callback(client.close)
+        conversions = ConversionWebhooks(catalog, client)
         review_context = ReviewContext(
             registry=registry,
             namespaces=copies[NAMESPACES],
@@ -228,9 +232,8 @@ def _kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
             projections=projections,
+            conversion=conversions.of,
         )
-        client = WebhookClient(registry, rng)
-        closing.push_async_callback(client.close)
         reviews = chain.Reviews(
             context=review_context,
             policies=ValidatingPolicies(review_context, copies),
@@ -249,6 +252,7 @@ def _kinds(
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
+            conversion=conversions.of,
             mutating=mutating,
             validating=validating,
             handlers={

@@ -17,6 +17,7 @@ from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.routing import Route
 from rota.apiserver.strategies.metadata import MANAGER_LENGTH, validate_manager
 from rota.kit import offload
+from rota.store.store_interface import Store
 
 #: Deprecated versions, with the replacement for the warning.
 DEPRECATED: Final = {
@@ -40,6 +41,11 @@ class Call:
     def resource(self) -> ResourceType:
         """The requested resource."""
         return self.route.resource
+
+    @property
+    def store(self) -> Store:
+        """The store, with the objects of the requested resource in its version."""
+        return self.registry.store_of(self.resource)
 
     @property
     def schema(self) -> CustomSchema | None:

@@ -74,7 +74,7 @@ async def delete_collection(call: Call) -> responses.Whole:
     call = _with_dry_run(call, wire)
     call = replace(call, at=replace(call.at, delete_options=given))
     selected = list_options.read(call, watching=False).selection
-    page = await call.registry.store.list(stored_form.prefix(call.resource, call.at.namespace or None))
+    page = await call.store.list(stored_form.prefix(call.resource, call.at.namespace or None))
     chosen = [entry for entry in page.entries if selected.matches(entry.key, entry.value)]
 
     async def remove(entry: Entry) -> Entry | None:

@@ -44,7 +44,7 @@ async def get(call: Call) -> responses.Whole:
     wanted = revisions.parse(call.request.query.get("resourceVersion", ""))
     if wanted:
         await revisions.reach(call.registry.store, wanted, call.registry.clock)
-    entry = await call.registry.store.get(stored_form.key(call.resource, call.at.namespace, call.at.name))
+    entry = await call.store.get(stored_form.key(call.resource, call.at.namespace, call.at.name))
     if entry is None:
         raise errors.not_found(call.resource.group_resource, call.at.name)
     try:

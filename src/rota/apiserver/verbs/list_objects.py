@@ -23,7 +23,7 @@ async def list_objects(call: Call) -> responses.Whole:
     """The collection in the negotiated shape."""
     options = list_options.read(call, watching=False)
     prefix = stored_form.prefix(call.resource, call.at.namespace or None)
-    store = call.registry.store
+    store = call.store
     if options.revision:
         await revisions.reach(store, options.revision, call.registry.clock)
     try:
@@ -58,7 +58,7 @@ async def _page(store: Store, prefix: str, options: ListOptions, call: Call) -> 
 async def _selected(call: Call, prefix: str, options: ListOptions, *, after: str, revision: int) -> Page:
     """A page of the selected entries; `remaining` only says whether there is more to read."""
     found: list[Entry] = []
-    limit, store = options.limit, call.registry.store
+    limit, store = options.limit, call.store
     while True:
         stretch = max(_STRETCH, limit) if limit > 0 else 0
         page = await store.list(prefix, limit=stretch, after=after, revision=revision)

@@ -75,7 +75,7 @@ class _Patch:
         if not isinstance(config, dict):
             raise patch_errors.MalformedPatch("the applied configuration is not an object")
         config = self._configured(config, live)
-        result = managed_fields.applied(live, config, call.at, call.registry.versions(call.resource), force=self.force)
+        result = managed_fields.applied(live, config, call.at, call.registry.versions(call.at), force=self.force)
         return self._placed(bodies.Parsed(result, self.parsed.duplicates))
 
     def _configured(self, config: Object, live: Object | None) -> Object:

@@ -31,7 +31,7 @@ _PORTION: Final = 500
 async def watch(call: Call) -> responses.Answer:
     """The stream, once it is certain that it can begin."""
     options = list_options.read(call, watching=True)
-    store, clock = call.registry.store, call.registry.clock
+    store, clock = call.store, call.registry.clock
     prefix = stored_form.prefix(call.resource, call.at.namespace or None)
     if options.revision:
         await revisions.reach(store, options.revision, clock)
@@ -93,6 +93,9 @@ class _Stream:
             except store_errors.SlowWatcher as error:
                 self._over = True
                 return self._lines.error(errors.expired(f"too old resource version: {error}"))
+            except errors.ApiError as error:  # a change that cannot be converted: the watcher lists again
+                self._over = True
+                return self._lines.error(error)
             chunk = self._lines.changes(batch.events) if batch.events else b""
             if self._bookmark_due:
                 chunk += self._bookmark()

@@ -1,0 +1,1 @@
+"""Conversion webhooks of CustomResourceDefinitions: reviews, and calls that convert objects."""
