@@ -79,7 +79,7 @@ fuzz: install ## run property tests with random examples; ARGS="--hypothesis-see
 scenarios: install ## run the scenarios of docs/reference/batch-scenarios.md, in virtual time and with real processes
 	ROTA_SCENARIOS=1 $(BIN)/pytest -n0 $(ARGS) tests/scheduler/batch_scenarios
 
-peers: install ## build Volcano's scheduler and vcctl (Go), and run them on our API server
+peers: install ## build Volcano's programs (Go), and run them with ours
 	@bash scripts/build-volcano
 	ROTA_PEERS=1 $(BIN)/pytest -n0 $(ARGS) tests/peers
 

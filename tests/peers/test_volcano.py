@@ -1,4 +1,4 @@
-"""Volcano's own programs on our API server: its scheduler runs a job of our controllers, and `vcctl` lists it."""
+"""Volcano's own programs and ours: their scheduler with our server and controllers, ours with their controllers."""
 
 import asyncio
 import contextlib
@@ -12,10 +12,14 @@ import pytest
 
 from rota.api.batch import kinds
 from rota.client import client_factory, kubeconfig
+from rota.client.pods import PODS
 from rota.client.verbs import Client, Object
+from rota.controllers.batch import beside
 from rota.kit import system
 from rota.scheduler.batch import conf
 from rota.testing import process_cluster
+from rota.testing.clusters import make_node
+from rota.testing.servers.kubernetes import StockApiServer
 
 ROTA = str(Path(sys.executable).with_name("rota"))
 PROGRAMS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota" / "volcano" / "current"
@@ -116,3 +120,33 @@ async def test_their_scheduler_runs_a_job_of_ours_and_their_cli_lists_it(tmp_pat
                 assert [row[0:1] + row[2:6] for row in rows[1:]] == [["ours", "Running", "Batch", "3", "3"]]
     finally:
         process_cluster.end_tasks(data)
+
+
+@pytest.mark.stock
+async def test_our_scheduler_serves_a_job_of_their_controllers_on_a_stock_server(tmp_path: Path) -> None:
+    file = tmp_path / "volcano-scheduler.conf"
+    file.write_text(conf.DEFAULT)
+    with StockApiServer(disable_admission_plugins="ServiceAccount,TaintNodesByCondition") as server:
+        access = server.kubeconfig()
+        theirs = [str(PROGRAMS / "controller-manager"), "--kubeconfig", str(access), "--leader-elect=false"]
+        ours = [ROTA, "scheduler", "--kubeconfig", str(access), "--batch-config", str(file)]
+        async with connected(access) as client:
+            await beside.install(client, clock=system.SystemClock())
+            await beside.create_queues(client)
+            for name in ("n1", "n2"):
+                await client.create(("", "v1", "nodes"), {"apiVersion": "v1", **make_node(name)})
+            with running(tmp_path, "controllers", theirs), running(tmp_path, "scheduler", ours):
+                await client.create(kinds.JOBS, job("theirs", 4))
+
+                async def is_bound() -> bool:
+                    pods = (await client.list(PODS, namespace="default")).items
+                    return len(pods) == 4 and all(one["spec"].get("nodeName") for one in pods)
+
+                await until(is_bound)
+
+                async def is_told() -> bool:
+                    [group] = (await client.list(kinds.POD_GROUPS, namespace="default")).items
+                    conditions = (group.get("status") or {}).get("conditions") or ()
+                    return ("Scheduled", "True") in {(one["type"], one["status"]) for one in conditions}
+
+                await until(is_told)

@@ -76,8 +76,10 @@ class StatusWriter:
         #: How many writes of an object have failed in a row, and the pauses after which that is reported.
         self._refused: Final[dict[tuple[str, str, str], int]] = {}
         self._pauses: Final[dict[tuple[str, str, str], asyncio.Task[None]]] = {}
-        #: Resources whose definition has no status subresource: there the status is a field like others.
+        #: Resources whose definition has no status subresource: there the status is a field like others; and resources
+        #: that have one.
         self._plain: Final[set[Target]] = set()
+        self._separate: Final[set[Target]] = set()
 
     def write(self, one: StatusWrite) -> None:
         """Queue a status."""
@@ -178,16 +180,22 @@ class StatusWriter:
         self._failed(refusal)
 
     async def _patch(self, one: StatusWrite, patch: dict[str, Any]) -> None:
-        """Write a status; Volcano's definition of PodGroup has no status subresource, other definitions may have."""
-        if one.target not in self._plain:
-            try:
-                await self._client.patch(
-                    one.target, one.name, patch, type=PatchType.MERGE, namespace=one.namespace, subresource="status"
-                )
-            except errors.NotFound as missing:
-                if missing.details is not None and missing.details.name:
-                    raise
+        """Write a status; Volcano's definition of PodGroup has no status subresource, other definitions may have.
+
+        A stock API server says of a subresource that does not exist that the object does not exist. So the first
+        refusal of a resource is followed by a write without the subresource; what that changed tells them apart.
+        """
+        write = partial(self._client.patch, one.target, one.name, patch, type=PatchType.MERGE, namespace=one.namespace)
+        if one.target in self._plain:
+            await write()
+            return
+        try:
+            await write(subresource="status")
+        except errors.NotFound:
+            if one.target in self._separate:
+                raise
+            status = (await write()).get("status") or {}
+            if all(status.get(name) == value for name, value in one.status.items()):
                 self._plain.add(one.target)
-            else:
-                return
-        await self._client.patch(one.target, one.name, patch, type=PatchType.MERGE, namespace=one.namespace)
+        else:
+            self._separate.add(one.target)
