@@ -12,8 +12,9 @@ from aiohttp import web
 from click.testing import CliRunner
 
 from rota.cli.forecaster import command
+from rota.client import prometheus_queries, prometheus_samples
 from rota.forecast.node_series import NodeSeries
-from rota.forecaster import kinds, metrics_sources, prometheus_samples, rights
+from rota.forecaster import kinds, rights
 from rota.forecaster.forecaster import Forecaster, PrometheusSettings, Settings
 from rota.forecaster.metrics_sources import PrometheusMetrics
 from rota.testing.schedulers import cluster
@@ -107,7 +108,7 @@ async def test_an_answer_that_comes_in_many_parts_is_read_to_its_end() -> None:
 
 
 async def test_an_answer_without_end_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_sources, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(prometheus_queries, "_MOST_BYTES", 1000)
     async with prometheus() as (served, source):
         served.answers = {"container": answer(*(({"node": f"node-{number}"}, "1") for number in range(100)))}
         assert list(await source.nodes()) == []

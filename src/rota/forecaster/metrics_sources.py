@@ -8,19 +8,16 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import aiohttp
-import msgspec
 
 from rota.api import errors
+from rota.client import prometheus_samples
+from rota.client.prometheus_queries import PrometheusQueries
 from rota.client.verbs import Client
 from rota.forecast.node_series import METRICS, PROMETHEUS
-from rota.forecaster import kinds, prometheus_samples
+from rota.forecaster import kinds
 from rota.kit import logs
 
 log = logs.get(__name__)
-
-_ANSWER_S: Final = 30.0
-_MOST_BYTES: Final = 256 * 2**20
-_OK: Final = 200
 
 
 class MetricsSource(Protocol):
@@ -77,11 +74,9 @@ class PrometheusMetrics:
         token_file: Path | None = None,
     ) -> None:
         """`node_label` is the label that names a sample's node; the token is read for each request."""
-        self._session: Final = session
-        self._url: Final = f"{url.rstrip('/')}/api/v1/query"
+        self._queries: Final = PrometheusQueries(session, url, token_file=token_file)
         self._label: Final = node_label
         self._every_s: Final = every_s
-        self._token_file: Final = token_file
 
     async def nodes(self) -> Sequence[Mapping[str, Any]]:
         """See `MetricsSource.nodes`."""
@@ -99,31 +94,8 @@ class PrometheusMetrics:
         found = {}
         for resource, query in queries.items():
             try:
-                found[resource] = prometheus_samples.vector(await self._answer(query))
-            except (aiohttp.ClientError, TimeoutError, OSError, prometheus_samples.AnswerError) as error:
-                log.warning("Prometheus gives no answer; forecasts count by requests", url=self._url, error=error)
+                found[resource] = await self._queries.vector(query)
+            except prometheus_samples.AnswerError as error:
+                url = self._queries.url
+                log.warning("Prometheus gives no answer; forecasts count by requests", url=url, error=error)
         return found
-
-    async def _answer(self, query: str) -> Any:
-        headers = {}
-        if self._token_file is not None:
-            headers["Authorization"] = f"Bearer {self._token_file.read_text().strip()}"
-        timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
-        async with self._session.post(self._url, data={"query": query}, headers=headers, timeout=timeout) as answer:
-            body = await _read(answer)
-            if answer.status != _OK:
-                raise prometheus_samples.AnswerError(f"HTTP {answer.status}: {body[:200].decode(errors='replace')}")
-        try:
-            return msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
-            raise prometheus_samples.AnswerError(str(error)) from None
-
-
-async def _read(answer: aiohttp.ClientResponse) -> bytes:
-    """The whole body; a stream gives no more at a time than has arrived."""
-    body = bytearray()
-    async for chunk in answer.content.iter_any():
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            raise prometheus_samples.AnswerError(f"the answer has more than {_MOST_BYTES} bytes")
-    return bytes(body)

@@ -30,7 +30,7 @@ def test_the_default_is_the_one_that_volcano_ships() -> None:
         ('actions: "allocate, dance"', "actions[1]"),
         ("actions: []", "actions"),
         ("- actions", ""),
-        ("actions: allocate\nmetrics: {type: prometheus}", "metrics.type"),
+        ("actions: allocate\nmetrics: {type: elasticsearch}", "metrics.type"),
         ("actions: allocate\nmetrics: {interval: never}", "metrics.interval"),
         ("actions: allocate\nmetrics: {address: x}", "metrics.address"),
         ("actions: allocate\nspeed: 3", "speed"),
@@ -118,7 +118,28 @@ def test_numaaware_is_another_name_of_numa_aware() -> None:
 
 
 def test_measured_usage_is_read_as_often_as_the_file_says() -> None:
-    assert conf.parse("actions: allocate\nmetrics: {type: metrics_server, interval: 10s}", KNOWN).metrics_s == 10.0
+    read = conf.parse("actions: allocate\nmetrics: {type: metrics_server, interval: 10s}", KNOWN)
+    assert read.metrics == conf.MetricsSource(10.0)
+    text = "actions: allocate\nmetrics: {type: prometheus, address: 'http://p:9090', nodeLabel: instance}"
+    assert conf.parse(text, KNOWN).metrics == conf.MetricsSource(30.0, "http://p:9090", "instance")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "fault"),
+    [
+        ("{type: elasticsearch, address: 'http://e'}", "metrics.type: expected metrics_server or prometheus"),
+        ("{type: prometheus}", "metrics.address: expected the address"),
+        ("{type: prometheus, address: p}", "metrics.address: expected the address"),
+        ("{address: 'http://p:9090'}", "metrics.address: the API server serves"),
+        ("{type: prometheus, address: 'http://p', nodeLabel: a-b}", "metrics.nodeLabel: expected"),
+        ("{interval: soon}", "metrics.interval:"),
+        ("{token: x}", "metrics.token: is not a field"),
+        ("[]", "metrics: expected an object"),
+    ],
+)
+def test_a_source_of_usage_that_cannot_be_read_is_refused(metrics: str, fault: str) -> None:
+    (found,) = faults(f"actions: allocate\nmetrics: {metrics}")
+    assert found.startswith(fault)
 
 
 def test_all_errors_are_reported_at_once() -> None:

@@ -3,6 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from aiohttp import web
+
+from rota.scheduler.batch.conf import MetricsSource
+from rota.scheduler.batch.node_usage import NodeUsage
 from rota.scheduler.batch_profile import usage_reader
 from rota.scheduler.batch_profile.usage_reader import UsageReader
 from rota.scheduler.explanation.live_explainer import LiveExplainer
@@ -76,8 +80,43 @@ async def test_measured_usage_is_read_only_for_plugins_that_need_it() -> None:
         reader = UsageReader(cluster.client, clock=cluster.clock)
         assert not reader.due(scheduler.batch.settings.configuration)
         assert not scheduler.batch.settings.configuration.uses(*usage_reader.PLUGINS)
-        await reader.read()  # this server has no metrics: nothing is known, and nothing fails
+        await reader.read(MetricsSource())  # this server has no metrics: nothing is known, and nothing fails
         assert reader.usage == {}
+
+
+async def test_measured_usage_may_come_from_a_prometheus() -> None:
+    answers = {
+        "cpu": [({"machine": "n1"}, "1.5"), ({"machine": "n2"}, "0.25")],
+        "memory": [({"machine": "n1"}, "1024")],
+    }
+    asked: list[str] = []
+
+    async def reply(request: web.Request) -> web.Response:
+        query = str((await request.post())["query"])
+        asked.append(query)
+        samples = answers["cpu" if "cpu_usage" in query else "memory"]
+        result = [{"metric": labels, "value": [1.0, value]} for labels, value in samples]
+        return web.json_response({"status": "success", "data": {"resultType": "vector", "result": result}})
+
+    app = web.Application()
+    app.router.add_post("/api/v1/query", reply)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with batches.cluster() as cluster:
+            reader = UsageReader(cluster.client, clock=cluster.clock)
+            await reader.read(MetricsSource(address=address, node_label="machine"))
+            # n2 has no figure of memory
+            assert reader.usage == {"n1": NodeUsage(1500.0, 1024.0, reader.usage["n1"].at)}
+            assert reader.usage["n1"].fresh(cluster.clock.now())
+            assert all("by (machine)" in query for query in asked)
+            await reader.read(MetricsSource(address=address))  # no sample names its node by this label
+            await reader.read(MetricsSource(address="http://127.0.0.1:1"))  # no answer
+            assert reader.usage.keys() == {"n1"}
+    finally:
+        await runner.cleanup()
 
 
 TDM = """

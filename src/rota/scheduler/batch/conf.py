@@ -4,6 +4,7 @@
 actions. An unknown setting is refused with its path; nothing is ignored.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -48,8 +49,11 @@ SWITCHES: Final = {
 WITHOUT_EFFECT: Final = frozenset({"enableBestNode", "enableTargetJob", "enableReservedNodes", "enabledClusterOrder"})
 #: Other names that Volcano's documents use for plugins.
 ALIASES: Final = {"numaaware": "numa-aware"}
-#: The source of measured usage, as `metrics.type` names it.
+#: The sources of measured usage, as `metrics.type` names them.
 METRICS_SERVER: Final = "metrics_server"
+PROMETHEUS: Final = "prometheus"
+_ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
+_LABEL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 METRICS_S: Final = 30.0
 DEFAULT: Final = """
 actions: "enqueue, allocate, backfill"
@@ -85,6 +89,18 @@ class PluginOption:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSource:
+    """Where measured usage is read, and how often."""
+
+    #: Seconds between two readings.
+    interval_s: float = METRICS_S
+    #: The address of a Prometheus; "" for metrics.k8s.io.
+    address: str = ""
+    #: The label by which that Prometheus names the node of a sample.
+    node_label: str = "node"
+
+
+@dataclass(frozen=True, slots=True)
 class BatchConfiguration:
     """A configuration, checked and complete."""
 
@@ -92,8 +108,8 @@ class BatchConfiguration:
     tiers: tuple[tuple[PluginOption, ...], ...]
     #: By action.
     arguments: Mapping[str, Mapping[str, Any]]
-    #: Seconds between two readings of measured usage.
-    metrics_s: float = METRICS_S
+    #: Where measured usage is read.
+    metrics: MetricsSource = MetricsSource()
 
     def uses(self, *names: str) -> bool:
         """Whether one of these plugins is configured."""
@@ -140,22 +156,31 @@ class _Reader:
             self._metrics(document.get("metrics")),
         )
 
-    def _metrics(self, metrics: Any) -> float:
-        """Read how often measured usage is read; the source is always metrics.k8s.io."""
+    def _metrics(self, metrics: Any) -> MetricsSource:
+        """Read the source of measured usage."""
         if metrics is None:
-            return METRICS_S
+            return MetricsSource()
         if not isinstance(metrics, dict):
             self._fault("metrics", "expected an object")
-            return METRICS_S
-        for name in metrics.keys() - {"type", "interval"}:
-            self._fault(f"metrics.{name}", f"is not a field; known are interval, type ({METRICS_SERVER})")
-        if metrics.get("type", METRICS_SERVER) != METRICS_SERVER:
-            self._fault("metrics.type", f"usage is read from metrics.k8s.io; use {METRICS_SERVER}")
+            return MetricsSource()
+        for name in metrics.keys() - {"type", "address", "interval", "nodeLabel"}:
+            self._fault(f"metrics.{name}", "is not a field; known are address, interval, nodeLabel, type")
+        source, address = metrics.get("type", METRICS_SERVER), metrics.get("address", "")
+        if source not in (METRICS_SERVER, PROMETHEUS):
+            self._fault("metrics.type", f"expected {METRICS_SERVER} or {PROMETHEUS}, found {source!r}")
+        elif source == PROMETHEUS and not (isinstance(address, str) and _ADDRESS.fullmatch(address)):
+            self._fault("metrics.address", "expected the address of the Prometheus, such as http://prometheus:9090")
+        elif source == METRICS_SERVER and metrics.keys() & {"address", "nodeLabel"}:
+            self._fault("metrics.address", f"the API server serves metrics.k8s.io; leave it out, or use {PROMETHEUS}")
+        label = metrics.get("nodeLabel", "node")
+        if not isinstance(label, str) or not _LABEL.fullmatch(label):
+            self._fault("metrics.nodeLabel", f"expected the name of a label, found {label!r}")
         try:
-            return arguments.seconds(metrics.get("interval", f"{METRICS_S:g}s"))
+            interval_s = arguments.seconds(metrics.get("interval", f"{METRICS_S:g}s"))
         except ValueError as error:
             self._fault("metrics.interval", str(error))
-            return METRICS_S
+            interval_s = METRICS_S
+        return MetricsSource(interval_s, address if source == PROMETHEUS else "", label)
 
     def _fault(self, path: str, message: str) -> None:
         self.faults.append(Fault(path, message))

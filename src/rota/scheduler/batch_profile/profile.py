@@ -207,7 +207,7 @@ class BatchProfile:
         changes, touched, decisive = self.inbox.take()
         configuration = self._settings.configuration
         if self._usage.due(configuration):
-            await self._usage.read()
+            await self._usage.read(configuration.metrics)
         deltas = mirror.take()
         decisive |= self._due()
         if not changes and not decisive:
