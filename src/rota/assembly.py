@@ -7,30 +7,25 @@ The command line calls this module to run a component.
 import asyncio
 import contextlib
 import gc
-import secrets
 import signal
-import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import aiohttp
-import uvloop
 
-from rota import control_plane
-from rota.api import errors as api_errors
+from rota import component_process, control_plane
 from rota.api.users import ADMINISTRATOR
 from rota.apiserver.encryption import key_admin
 from rota.apiserver.encryption.rotation import Holdings
 from rota.apiserver.server.app import App
-from rota.client import client_factory, kubeconfig, rights
+from rota.client import client_factory, kubeconfig
 from rota.client.elections.elector import SYSTEM
 from rota.client.endpoints import Endpoint
-from rota.client.rights import Right
-from rota.client.verbs import Client
 from rota.cluster_proxy import ClusterProxy
+from rota.component_process import beside, checked, passing_identity
 from rota.controllers.batch import rights as batch_rights
 from rota.controllers.batch.beside import BatchControl
 from rota.controllers.batch.beside import Settings as BatchSettings
@@ -47,10 +42,9 @@ from rota.forecaster import rights as forecaster_rights
 from rota.forecaster.forecaster import Forecaster
 from rota.forecaster.forecaster import Settings as ForecasterSettings
 from rota.forecaster.metrics_sources import PrometheusMetrics
-from rota.kit import diagnostics, errors, logs, system, tasks
+from rota.kit import diagnostics, logs, system, tasks
 from rota.kit.diagnostics import Address
 from rota.kit.metrics import Metrics
-from rota.kit.tasks import Supervisor
 from rota.notices import rights as notice_rights
 from rota.notices import webhook
 from rota.notices.agent import Agent
@@ -64,18 +58,7 @@ from rota.notices.webhook import Hook, Webhook
 from rota.resolver import rights as resolver_rights
 from rota.resolver.service import Resolver
 from rota.resolver.service import Settings as ResolverSettings
-from rota.scheduler import debug_pages
-from rota.scheduler import rights as scheduler_rights
-from rota.scheduler.batch_profile.settings import LiveBatchSettings
-from rota.scheduler.ingest import watched_kinds
-from rota.scheduler.observability import tracing
-from rota.scheduler.observability.tracing import Tracer
-from rota.scheduler.plugin_registry import configuration_source
 from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration, LiveFrameworks
-from rota.scheduler.plugin_registry.third_party import Loaded
-from rota.scheduler.recording import attachment
-from rota.scheduler.service import Scheduler
-from rota.scheduler.sharding.instance_objects import InstanceSettings
 from rota.spot import return_policy
 from rota.spot.node_signals import NodeSignals
 from rota.spot_control import rights as spot_rights
@@ -94,26 +77,9 @@ from rota.worker.worker_assembly import Settings as WorkerSettings
 log = logs.get(__name__)
 
 _T = TypeVar("_T")
-#: The manifests with the roles of each component.
-_ROLES: Final = {
-    "scheduler": "packaging/manifests/scheduler.yaml",
-    "extender": "packaging/manifests/extender.yaml",
-    "spot controller": "packaging/manifests/spot-controller.yaml",
-    "spot agent": "packaging/manifests/spot-agent.yaml",
-    "batch controller": "docs/examples/batch-controller-roles.yaml",
-    "resolver": "docs/examples/resolver.yaml",
-    "forecaster": "docs/examples/forecaster-roles.yaml",
-}
-#: Allocations minus deallocations of containers before a collection of the youngest generation (`gc.set_threshold`).
-_GARBAGE_AFTER: Final = 20_000
 
-
-def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine to its end on uvloop."""
-    # Requests create few reference cycles, but many short-lived containers: with Python's default threshold, garbage
-    # collection takes a tenth of a server's time.
-    gc.set_threshold(_GARBAGE_AFTER, *gc.get_threshold()[1:])
-    return uvloop.run(work)
+#: The command line runs every component by this.
+run: Final = component_process.run
 
 
 async def open_store(url: str, *, create: bool = True, metrics: StoreMetrics | None = None) -> Store:
@@ -217,7 +183,7 @@ async def run_federation(
             clock=clock,
             rng=rng,
             settings=federated,
-            identity="" if settings.alone else _passing_identity(),
+            identity="" if settings.alone else passing_identity(),
         )
         running = await parts.enter_async_context(tasks.Supervisor("federation", clock=clock, rng=rng))
         running.start("loops", loops.run)
@@ -246,7 +212,7 @@ async def run_federation_agent(
         control = replace(control, server=server)
     member = kubeconfig.load(folder / federation_agent.MEMBER, clock=clock)
     async with (
-        _beside(control, "federation agent") as (client, supervisor, stop),
+        beside(control, "federation agent") as (client, supervisor, stop),
         connections.connected_to(member, clock=clock, rng=rng) as inside,
     ):
         agent = federation_agent.Agent(client, inside, cluster, folder, clock=clock, rng=rng, settings=settings)
@@ -288,73 +254,6 @@ async def _first(*works: Coroutine[Any, Any, object]) -> None:
         await asyncio.wait(started)
 
 
-async def run_scheduler(
-    endpoint: Endpoint,
-    source: ConfigurationSource,
-    *,
-    elect: bool = True,
-    shard: InstanceSettings | None = None,
-    record: Path | None = None,
-    http: Address | None = None,
-    trace: bool = False,
-    ready: Callable[[str], None] = lambda _: None,
-) -> None:
-    """Run a scheduler against an API server until a signal stops it; it reloads changed configuration files.
-
-    Decisions are recorded in `record`; metrics, health and debug pages are served at `http`.
-    """
-    clock = system.SystemClock()
-    configuration = LiveConfiguration(source, clock=clock)
-    batch = LiveBatchSettings(source.batch, clock=clock)
-    loaded = configuration.loaded
-    async with _beside(endpoint, "scheduler") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
-        election = loaded.configuration.settings.leader_election
-        lease = (election.resource_namespace, election.resource_name) if elect and election.leader_elect else None
-        sharding = () if shard is None else scheduler_rights.SHARDING
-        kinds = watched_kinds.declared(configuration_source.frameworks(loaded).values())
-        await _checked(
-            client,
-            "scheduler",
-            (
-                *scheduler_rights.needed(
-                    None if shard is not None else lease, kinds.values(), batch=source.batch is not None
-                ),
-                *sharding,
-            ),
-        )
-        if shard is not None:
-            await _require_shard_maps(client)
-        loop = asyncio.get_running_loop()
-        scheduler = _scheduler(
-            client, loaded, elect=elect, tracer=tracing.installed() if trace else None, batch=batch, shard=shard
-        )
-        scheduler.follow(configuration)
-        supervisor.start("batch configuration", batch.run)
-        loop.add_signal_handler(signal.SIGHUP, configuration.reload)
-        supervisor.start("configuration", configuration.run)
-        if record is not None:
-            supervisor.start("recording", attachment.attach(scheduler, record, clock=clock).run)
-        supervisor.start("scheduler", scheduler.run)
-        ready(f"Scheduling at {endpoint.server} for {', '.join(loaded.configuration.profiles)}. Ctrl-C stops it.")
-        if http is not None:
-            shown = debug_pages.serving(scheduler, client, clock=clock, address=http)
-            ready(f"Metrics and debugging at {await parts.enter_async_context(shown)}.")
-        await stop.wait()
-
-
-async def _require_shard_maps(client: Client) -> None:
-    """UserError if the API server does not have the kinds by which schedulers share pods."""
-    try:
-        served = await client.request("GET", "/apis/rota.dev/v1alpha1")
-    except api_errors.NotFound:
-        served = b""
-    if b'"shardmaps"' not in served:
-        raise errors.UserError(
-            "this API server has no ShardMaps, so schedulers cannot share its pods",
-            "leave --shard-of out, give each scheduler a schedulerName of its own, and run rota resolver",
-        )
-
-
 async def run_extender(
     endpoint: Endpoint,
     marks: NodeSignals,
@@ -368,8 +267,11 @@ async def run_extender(
 ) -> None:
     """Run the scheduler extender for the cluster of an API server until a signal stops it."""
     clock, rng = system.SystemClock(), system.rng()
-    async with _beside(endpoint, "extender") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
-        await _checked(client, "extender", extender_rights.needed(binds=binds))
+    async with (
+        beside(endpoint, "extender") as (client, supervisor, stop),
+        contextlib.AsyncExitStack() as parts,
+    ):
+        await checked(client, "extender", extender_rights.needed(binds=binds))
         extender = Extender(client, clock=clock, rng=rng, view=View(marks), binds=binds)
         async with extending.serving(extender, host=host, port=port, tls=tls) as address:
             supervisor.start("cluster", extender.run)
@@ -383,10 +285,17 @@ async def run_batch_controller(
     endpoint: Endpoint, settings: BatchSettings, *, ready: Callable[[str], None] = lambda _: None
 ) -> None:
     """Run the batch controllers for the cluster of an API server until a signal stops them."""
-    async with _beside(endpoint, "batch jobs") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
-        await _checked(client, "batch controller", batch_rights.needed(settings))
+    async with (
+        beside(endpoint, "batch jobs") as (client, supervisor, stop),
+        contextlib.AsyncExitStack() as parts,
+    ):
+        await checked(client, "batch controller", batch_rights.needed(settings))
         control = BatchControl(
-            client, settings, clock=system.SystemClock(), rng=system.rng(), identity=_passing_identity()
+            client,
+            settings,
+            clock=system.SystemClock(),
+            rng=system.rng(),
+            identity=passing_identity(),
         )
         await control.start(parts, supervisor, ready=ready)
         ready(f"Running batch jobs of {endpoint.server}. Ctrl-C stops it.")
@@ -401,8 +310,11 @@ async def run_forecaster(
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Publish forecasts of the nodes of an API server's cluster until a signal stops it."""
-    async with _beside(endpoint, "forecasts") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
-        await _checked(client, "forecaster", forecaster_rights.needed(settings))
+    async with (
+        beside(endpoint, "forecasts") as (client, supervisor, stop),
+        contextlib.AsyncExitStack() as parts,
+    ):
+        await checked(client, "forecaster", forecaster_rights.needed(settings))
         source = None
         if (chosen := settings.prometheus) is not None:
             session = await parts.enter_async_context(aiohttp.ClientSession())
@@ -419,7 +331,7 @@ async def run_forecaster(
             source=source,
             clock=system.SystemClock(),
             rng=system.rng(),
-            identity=_passing_identity(),
+            identity=passing_identity(),
             metrics=Metrics("forecaster", process=True),
         )
         await forecaster.install()
@@ -442,9 +354,12 @@ async def run_resolver(
 ) -> None:
     """Check the bindings of an API server until a signal ends that."""
     clock, rng = system.SystemClock(), system.rng()
-    async with _beside(endpoint, "resolver") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
-        await _checked(client, "resolver", resolver_rights.needed(settings))
-        resolver = Resolver(client, settings, identity=_passing_identity(), clock=clock, rng=rng)
+    async with (
+        beside(endpoint, "resolver") as (client, supervisor, stop),
+        contextlib.AsyncExitStack() as parts,
+    ):
+        await checked(client, "resolver", resolver_rights.needed(settings))
+        resolver = Resolver(client, settings, identity=passing_identity(), clock=clock, rng=rng)
         address = await parts.enter_async_context(resolver.serving())
         supervisor.start("resolver", resolver.run)
         if http is not None:
@@ -474,9 +389,12 @@ async def run_spot_controller(
     webhook. With `record_only` they are only written on nodes, for another controller to act on.
     """
     clock, rng = system.SystemClock(), system.rng()
-    async with _beside(endpoint, "spot controller") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
+    async with (
+        beside(endpoint, "spot controller") as (client, supervisor, stop),
+        contextlib.AsyncExitStack() as parts,
+    ):
         used = notice_rights.MARKING if record_only else spot_rights.needed(namespace=lease_namespace, dry_run=dry_run)
-        insufficient = await _checked(
+        insufficient = await checked(
             client, "spot controller", (*used, *(notice_rights.EVENTS if marks.heeds_events else ()))
         )
         metrics = Metrics("spot", process=True)
@@ -489,7 +407,7 @@ async def run_spot_controller(
                 marks,
                 clock=clock,
                 rng=rng,
-                identity=_passing_identity(),
+                identity=passing_identity(),
                 lease_namespace=lease_namespace,
                 back=back,
                 dry_run=dry_run,
@@ -533,12 +451,12 @@ async def run_spot_agent(
     """
     clock, rng = system.SystemClock(), system.rng()
     async with (
-        _beside(endpoint, "spot agent") as (client, supervisor, stop),
+        beside(endpoint, "spot agent") as (client, supervisor, stop),
         # no proxy: the address is local to this machine
         aiohttp.ClientSession(trust_env=False) as session,
         contextlib.AsyncExitStack() as parts,
     ):
-        await _checked(client, "spot agent", notice_rights.needed_by_agent(node))
+        await checked(client, "spot agent", notice_rights.needed_by_agent(node))
 
         def metadata(url: str) -> MetadataEndpoint:
             return MetadataEndpoint(metadata_url or url, session, clock=clock)
@@ -559,52 +477,3 @@ async def run_spot_agent(
             health = diagnostics.health(metrics, ready=lambda: agent.healthy)
             ready(f"Metrics at {await parts.enter_async_context(diagnostics.serving(health, http))}.")
         await stop.wait()
-
-
-async def _checked(client: Client, part: str, used: Iterable[Right]) -> frozenset[Right]:
-    """Check the rights of a component; returns the missing ones that are optional."""
-    return await rights.check(client, used, part=part, manifest=_ROLES[part])
-
-
-@contextlib.asynccontextmanager
-async def _beside(endpoint: Endpoint, name: str) -> AsyncIterator[tuple[Client, Supervisor, asyncio.Event]]:
-    """What a client component needs: an API client, a supervisor, and an event that a signal sets."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    clock, rng = system.SystemClock(), system.rng()
-    async with (
-        client_factory.to_server(endpoint, clock=clock, rng=rng) as client,
-        tasks.Supervisor(name, clock=clock, rng=rng) as supervisor,
-    ):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
-        yield client, supervisor, stop
-
-
-def _passing_identity() -> str:
-    """A unique identity for this process."""
-    return f"{socket.gethostname()}_{secrets.token_hex(8)}"
-
-
-def _scheduler(
-    client: Client,
-    loaded: Loaded,
-    *,
-    elect: bool = True,
-    tracer: Tracer | None = None,
-    batch: LiveBatchSettings | None = None,
-    shard: InstanceSettings | None = None,
-) -> Scheduler:
-    identity = _passing_identity()
-    clock, rng = system.SystemClock(), system.rng()
-    return Scheduler(
-        client,
-        loaded,
-        clock=clock,
-        rng=rng,
-        identity=identity,
-        elect=elect,
-        tracer=tracer,
-        batch=batch,
-        shard=shard,
-    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from rota import assembly
+from rota import component_process
 from rota.api import errors
 from rota.client import status_writes
 from rota.client.verbs import Client
@@ -190,7 +190,7 @@ async def test_an_autoscaler_with_bounds_that_are_no_amounts_harms_no_other() ->
 
 
 def test_the_roles_that_the_command_names_have_every_permission() -> None:
-    path = Path(__file__).parents[2] / assembly._ROLES["forecaster"]
+    path = Path(__file__).parents[2] / component_process.ROLES["forecaster"]
     granted = {
         (group, resource, verb)
         for document in yaml.safe_load_all(path.read_text())

@@ -118,14 +118,14 @@ def command(
         raise click.UsageError("--instance, --pods, --conflicts and --synchronise need --shard-of NAME")
     if shard_of is not None and no_elect:
         raise click.UsageError("--shard-of and --no-elect exclude each other")
-    from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
+    from rota import component_process, scheduler_assembly  # noqa: PLC0415 - not needed to refuse an option
     from rota.cli.commands import session  # noqa: PLC0415 - as above
 
     logs.configure()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
     with session.telling(endpoint):
-        assembly.run(
-            assembly.run_scheduler(
+        component_process.run(
+            scheduler_assembly.run(
                 endpoint,
                 replace(scheduler_files, batch=batch_config).source(),
                 elect=not no_elect,

@@ -243,11 +243,12 @@ class Scheduler:
                 await self.bindings.discover_when_ready()
                 self._make_batch_profile()
                 self._make_informers()
-                for name, informer in self._informers.items():
-                    supervisor.start(name, informer.run)
                 supervisor.start("events", self._recorder.run)
                 if self.shard is not None:
                     self.shard.start(supervisor)
+                    await self.shard.wait_for_turn()
+                for name, informer in self._informers.items():
+                    supervisor.start(name, informer.run)
                 self._supervisor = supervisor
                 self._watch_declared()
                 await self._sync()

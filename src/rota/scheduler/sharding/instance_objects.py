@@ -65,6 +65,11 @@ def coordinator_lease(shard_map: str) -> str:
     return f"rota-shard-map-{shard_map}"
 
 
+def reading_lease(shard_map: str) -> str:
+    """The Lease of the scheduler that reads the cluster before the others of a map."""
+    return f"rota-shard-reading-{shard_map}"
+
+
 def instance(settings: InstanceSettings) -> dict[str, Any]:
     """A SchedulerInstance."""
     spec: dict[str, Any] = {"shardOf": settings.shard_of, "weight": settings.weight, "host": settings.host}

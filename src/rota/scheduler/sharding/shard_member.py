@@ -34,6 +34,7 @@ from rota.scheduler.sharding.instance_objects import (
 from rota.scheduler.sharding.map_coordinator import MapCoordinator
 from rota.scheduler.sharding.node_knowledge import Choices
 from rota.scheduler.sharding.ownership import Ownership
+from rota.scheduler.sharding.reading_turn import ReadingTurn
 from rota.scheduler.sharding.shard_map import ShardMap
 
 log = logs.get(__name__)
@@ -79,6 +80,8 @@ class ShardMember:
         self._leases: Final = self._informer(LEASES, LEASE_NAMESPACE)
         self._coordinator: Final = MapCoordinator(client, settings.shard_of, identity=identity, clock=clock, rng=rng)
         self._coordinator.follow(self._instances, self._maps, self._leases)
+        self._turn: Final = ReadingTurn(client, settings.shard_of, identity=identity, clock=clock, rng=rng)
+        self._turn.follow(self._instances, self._leases)
         self._changed: Final = asyncio.Event()
         self._maps.add_handler(lambda *_: self._changed.set())
         self._instances.add_handler(lambda *_: self._changed.set())
@@ -118,9 +121,15 @@ class ShardMember:
         supervisor.start("scheduler instances", self._instances.run)
         supervisor.start("shard leases", self._leases.run)
         supervisor.start("shard map coordinator", self._coordinator.run)
+        supervisor.start("turn to read", self._turn.run)
+
+    async def wait_for_turn(self) -> None:
+        """Wait until this scheduler may read the cluster: while none of the map decides pods, one reads first."""
+        await self._turn.wait()
 
     async def run(self) -> None:
         """Be a member, while this process holds the Lease, until cancelled."""
+        self._turn.end()
         try:
             await self._maps.wait_synced()
             await self._instances.wait_synced()
