@@ -1,4 +1,4 @@
-"""The resolver as a service: it follows nodes and pods, and answers the reviews of bindings while it leads.
+"""The resolver as a service: it follows the cluster, and answers the reviews of bindings while it leads.
 
 One process answers at a time, because approvals are kept in memory; others stand by. A process that takes over does not
 know what its predecessor approved last, so it refuses all bindings until the API server can no longer write them
@@ -18,6 +18,7 @@ import msgspec
 from aiohttp import web
 
 from rota.api import errors
+from rota.apiserver.node_allocations import pod_shares
 from rota.client import admission_reviews
 from rota.client.elections.elector import LEASES, STEADY, Election, LeaderElector, LeadershipLost
 from rota.client.elections.lease_claims import Term
@@ -34,6 +35,7 @@ from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
 from rota.resolver.binding_ledger import BindingLedger, Refusal
+from rota.resolver.limiting_objects import LimitingObjects
 
 log = logs.get(__name__)
 
@@ -73,7 +75,8 @@ class Resolver:
         self.metrics: Final = Metrics("resolver", process=True, prefix="resolver_")
         reviews = self.metrics.counter("reviews_total", "Reviews of bindings, by outcome.", ("outcome",))
         self._reviews: Final = reviews
-        self.ledger: Final = BindingLedger()
+        self._limiting: Final = LimitingObjects(client, clock=clock, rng=rng, metrics=self.metrics)
+        self.ledger: Final = BindingLedger(self._limiting, self._limiting.queues)
         self.metrics.gauge("approved_bindings", "Approved bindings that may still arrive.").set_function(
             lambda: len(self.ledger)
         )
@@ -103,8 +106,11 @@ class Resolver:
         async with Supervisor("resolver", clock=self._clock, rng=self._rng) as supervisor:
             supervisor.start("nodes", self._nodes.run)
             supervisor.start("pods", self._pods.run)
+            for name, informer in self._limiting.informers:
+                supervisor.start(name, informer.run)
             await self._nodes.wait_synced()
             await self._pods.wait_synced()
+            await self._limiting.wait_synced()
             supervisor.start("election", self._campaign)
             await supervisor.wait()
 
@@ -189,6 +195,7 @@ class Resolver:
                 pod = await self._client.get(PODS, name, namespace=namespace)
             except errors.NotFound:
                 return None  # the API server says so itself
+        await self._limiting.learn(namespace, pod_shares.of_pod(pod))
         # From here on nothing is awaited: a second review sees what this one approves.
         return self.ledger.approve(pod, node, self._clock.monotonic(), dry_run=bool(asked.get("dryRun")))
 

@@ -95,3 +95,14 @@ def test_everything_is_learned_when_nodes_or_schedulers_come() -> None:
     for change in changes:
         known.hold(change)
     assert known.configure(ROUND_ROBIN, 3) == changes
+
+
+def test_versions_of_own_bindings_are_kept_for_nodes_that_exist() -> None:
+    cluster = _Cluster()
+    known = cluster.knowledge
+    known.configure(ROUND_ROBIN, 2)
+    known.bound("n3", "20")
+    for number in range(1_000):
+        known.bound(f"gone-{number}", "30")
+    assert len(known._own) <= 2 * cluster.size + 65
+    assert known.seen("n3") == "20"

@@ -7,11 +7,12 @@ once it does.
 
 from typing import ClassVar, Final
 
-from rota.api import resources
+from rota.api import errors, resources
 from rota.api.identifiers import GroupResource
-from rota.apiserver.interfaces import Attributes, Object, Registry, TransactionExtras
+from rota.apiserver.interfaces import Attributes, Object, Registry, Stored, TransactionExtras
 from rota.apiserver.node_allocations import pod_index, pod_shares
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard, View
+from rota.apiserver.node_allocations.pod_shares import PodAllocation
 from rota.apiserver.subresources.binder import NODES, PODS, Node, impossible, insufficient_capacity
 from rota.apiserver.subresources.wider_checks import WiderChecks
 from rota.store.store_interface import Precondition
@@ -36,40 +37,34 @@ class NodeCapacity:
         if not name:
             return None
         node = await self._registry.find(self._registry.resource(NODES), "", name)
-        view = await self._overcommit_guard.view((name,))
-        guards = view.guards((name,))
-        if node is not None:
-            guards += (Precondition(node.key, created=node.created),)
-            if MIRROR not in (new["metadata"].get("annotations") or {}):
-                share, allocatable = pod_shares.of_pod({**new, "status": {}}), resources.node_allocatable(node.object)
-                if pod_shares.collisions(share, allocatable, view.usage[name]):
-                    view = await self._overcommit_guard.view((name,), newest=True)
-                    found = pod_shares.collisions(share, allocatable, view.usage[name])
-                    if found:
-                        left = pod_shares.free(allocatable, view.usage[name])
-                        known = Node(
-                            key=node.key,
-                            name=name,
-                            revision=node.revision,
-                            created=node.created,
-                            allocatable=allocatable,
-                        )
-                        raise insufficient_capacity(PODS, new["metadata"].get("name", ""), known, found, left)
-                    guards = (*view.guards((name,)), guards[-1])
-        wider = await self._wider(at, new, name, view)
-        return TransactionExtras(writes=(*view.writes((name,)), *wider.writes()), guards=(*guards, *wider.guards()))
-
-    async def _wider(self, at: Attributes, new: Object, node: str, view: View) -> WiderChecks:
-        """The claims and queues of the pod."""
-        wider = WiderChecks(self._registry.store, self._overcommit_guard, view, newest=False)
         share = pod_shares.of_pod({**new, "status": {}})
-        own = new["metadata"].get("name", "")
-        key = f"{pod_index.PODS}{at.namespace}/{own}"
-        found = await wider.conflict(node, key, share)
-        if found is not None and MIRROR not in (new["metadata"].get("annotations") or {}):
-            wider = WiderChecks(self._registry.store, self._overcommit_guard, view, newest=True)
-            found = await wider.conflict(node, key, share)
-            if found is not None:
-                raise impossible(PODS, own, found)
-        await wider.add(node, key, share)
-        return wider
+        key = f"{pod_index.PODS}{at.namespace}/{new['metadata'].get('name', '')}"
+        view, wider, problem = await self._look(key, share, name, node, newest=False)
+        if problem is not None and MIRROR not in (new["metadata"].get("annotations") or {}):
+            # Before a pod is refused the newest state is read. All checks use it: one view guards the transaction.
+            view, wider, problem = await self._look(key, share, name, node, newest=True)
+            if problem is not None:
+                raise problem
+        await wider.add(name, key, share)
+        exists = () if node is None else (Precondition(node.key, created=node.created),)
+        return TransactionExtras(
+            writes=(*view.writes((name,)), *wider.writes()), guards=(*view.guards((name,)), *exists, *wider.guards())
+        )
+
+    async def _look(
+        self, key: str, share: PodAllocation, name: str, node: Stored | None, *, newest: bool
+    ) -> tuple[View, WiderChecks, errors.ApiError | None]:
+        """What is on the node, the checks of claims and queues, and why the pod cannot be there."""
+        view = await self._overcommit_guard.view((name,), newest=newest)
+        wider = WiderChecks(self._registry.store, self._overcommit_guard, view, newest=newest)
+        own = key.rpartition("/")[2]
+        if node is not None:
+            allocatable = resources.node_allocatable(node.object)
+            if found := pod_shares.collisions(share, allocatable, view.usage[name]):
+                left = pod_shares.free(allocatable, view.usage[name])
+                known = Node(
+                    key=node.key, name=name, revision=node.revision, created=node.created, allocatable=allocatable
+                )
+                return view, wider, insufficient_capacity(PODS, own, known, found, left)
+        collision = await wider.conflict(name, key, share)
+        return view, wider, None if collision is None else impossible(PODS, own, collision)

@@ -16,7 +16,7 @@ from rota.api import conflict_reasons, errors, gotext, gpu_devices, resources
 from rota.api.identifiers import GroupResource
 from rota.apiserver import stored_form
 from rota.apiserver.interfaces import Attributes, Object, Registry
-from rota.apiserver.node_allocations import pod_shares
+from rota.apiserver.node_allocations import cordons, pod_shares
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard, View, keys_of
 from rota.apiserver.subresources import bind_template
 from rota.apiserver.subresources.node_residents import NodeResidents
@@ -32,8 +32,6 @@ MOST_KEYS: Final = MOST_WRITES - 2
 _TRIES: Final = 64
 #: How many nodes are cached as they were last read.
 _MOST_NODES: Final = 16_384
-#: The taint of cordoned nodes.
-_CORDONED: Final = "node.kubernetes.io/unschedulable"
 _IN_COMPANY: Final = "not bound because the batch is atomic and others of its pods cannot be bound"
 
 
@@ -382,21 +380,11 @@ def _refuse_node(
 
 
 def _refuse_cordoned(bind_request: BindRequest, node: Node, pod: Object) -> Verdict:
-    """A cordoned node takes only pods that tolerate that, so that a drain finds all pods that it must evict."""
-    tolerated = (pod.get("spec") or {}).get("tolerations") or ()
-    if any(_tolerates_cordon(one) for one in tolerated):
+    """See `cordons`."""
+    if cordons.tolerated_by(pod):
         return None
     why = f"node {gotext.quote(node.name)} is unschedulable"
     return _refusal(bind_request, why, (_reason(conflict_reasons.UNSCHEDULABLE),))
-
-
-def _tolerates_cordon(toleration: Object) -> bool:
-    key, operator = toleration.get("key") or "", toleration.get("operator") or "Equal"
-    if (toleration.get("effect") or "NoSchedule") != "NoSchedule":
-        return False
-    if not key:
-        return bool(operator == "Exists")
-    return bool(key == _CORDONED and (operator == "Exists" or not toleration.get("value")))
 
 
 def _refuse_company(bind_request: BindRequest, node: Node, apart: pod_shares.Collision, plan: _Plan) -> Verdict:

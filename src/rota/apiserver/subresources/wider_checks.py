@@ -6,13 +6,12 @@ volumes to a node. The pods of a queue request at most its capability. Pods with
 Volumes that are still attached after their pods have gone are not counted; the scheduler does that.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rota.api import attachable_volumes, conflict_reasons
-from rota.api.attachable_volumes import Attached
+from rota.api import attachable_volumes
 from rota.apiserver import stored_form
-from rota.apiserver.node_allocations import overcommit_guard, pod_index, queue_index
+from rota.apiserver.node_allocations import overcommit_guard, pod_index, queue_index, storage_limits
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard, View, WiderView
 from rota.apiserver.node_allocations.pod_shares import Collision, PodAllocation
 from rota.apiserver.node_allocations.queue_index import QueueState
@@ -86,21 +85,14 @@ class WiderChecks:
             view = await self._wider(overcommit_guard.claims_key(claim.partition("/")[0]))
             others = {*view.users(claim), *({self._users[claim]} if claim in self._users else ())} - {key}
             if others:
-                namespace, name = min(others).rsplit("/", 2)[-2:]
-                message = f"claim {claim} is for one pod, and pod {namespace}/{name} uses it"
-                return Collision("ClaimInUse", claim, message, conflict_reasons.VOLUME)
+                return storage_limits.in_use(claim, "/".join(min(others).rsplit("/", 2)[-2:]))
         return None
 
     async def _exclusive(self, key: str, share: PodAllocation) -> list[str]:
         """The claims of a pod that one pod may use; an ephemeral claim has one user anyway."""
         namespace = key.rsplit("/", 2)[-2]
-        named = [f"{namespace}/{use.name}" for use in share.claims if not use.ephemeral]
-        found = await self._read([f"{_CLAIMS}{claim}" for claim in named])
-        return [
-            claim
-            for claim, obj in zip(named, found, strict=True)
-            if obj is not None and attachable_volumes.READ_WRITE_ONCE_POD in attachable_volumes.access_modes(obj)
-        ]
+        await self._read([f"{_CLAIMS}{claim}" for claim in storage_limits.named_claims(namespace, share)])
+        return storage_limits.exclusive(namespace, share, self.claim)
 
     async def _wider(self, key: str) -> WiderView:
         if key not in self._views:
@@ -111,31 +103,32 @@ class WiderChecks:
 
     async def _volume_limit(self, node: str, key: str, share: PodAllocation) -> Collision | None:
         (csi_node,) = await self._read([f"{_CSI_NODES}{node}"])
-        limits = attachable_volumes.limits(csi_node)
-        if csi_node is None or not limits:
+        if not attachable_volumes.limits(csi_node):
             return None
         others = [(other, held) for other, held in self._view.residents(node).items() if held.claims or held.disks]
         pods = [(key, share), *others, *self._added.get(node, ())]
         claims = [f"{_CLAIMS}{claim}" for pod, held in pods for claim in pod_index.claims_of(pod, held)]
         found = [one for one in await self._read(claims) if one is not None]
         await self._read([*map(_volume_key, found), *map(_class_key, found)])
-        attached = [set(self._attached(pod, held, csi_node)) for pod, held in pods]
-        driver = attachable_volumes.exceeded(attached[0], set[Attached]().union(*attached[1:]), limits)
-        if not driver:
-            return None
-        message = f"driver {driver} attaches at most {limits[driver]} volumes to node {node}"
-        return Collision("VolumeLimitExceeded", driver, message, conflict_reasons.VOLUME)
+        return storage_limits.volume_limit(node, pods[0], pods[1:], self)
 
-    def _attached(self, pod: str, share: PodAllocation, csi_node: Object) -> Iterator[Attached]:
-        """The volumes of a pod, from objects that have been read."""
-        yield from share.disks
-        for name in pod_index.claims_of(pod, share):
-            claim = self._objects.get(f"{_CLAIMS}{name}")
-            if claim is not None:
-                volume, storage_class = self._objects.get(_volume_key(claim)), self._objects.get(_class_key(claim))
-                one = attachable_volumes.attached_for(claim, volume, storage_class, csi_node)
-                if one is not None:
-                    yield one
+    # `storage_limits.StorageObjects`, of those that have been read
+
+    def claim(self, name: str, /) -> Object | None:
+        """See `StorageObjects.claim`."""
+        return self._objects.get(f"{_CLAIMS}{name}")
+
+    def volume(self, name: str, /) -> Object | None:
+        """See `StorageObjects.volume`."""
+        return self._objects.get(f"{_VOLUMES}{name}")
+
+    def storage_class(self, name: str, /) -> Object | None:
+        """See `StorageObjects.storage_class`."""
+        return self._objects.get(f"{_CLASSES}{name}")
+
+    def csi_node(self, name: str, /) -> Object | None:
+        """See `StorageObjects.csi_node`."""
+        return self._objects.get(f"{_CSI_NODES}{name}")
 
     async def _read(self, keys: Sequence[str]) -> list[Object | None]:
         """Stored objects, each read once."""

@@ -18,6 +18,8 @@ from rota.client.informers.cache import Key
 from rota.columns.pods import PodInfo
 from rota.scheduler.ingest.event_handlers import Pod
 
+#: Versions of own bindings that are kept, besides two for each node, before those of nodes that are gone are dropped.
+_SPARE: Final = 64
 #: A change of a pod: its key, the pod before and after.
 Change: TypeAlias = tuple[Key, Pod | None, Pod | None]
 
@@ -115,13 +117,20 @@ class NodeKnowledge:
 
     def learn_node(self, node: str) -> list[Change]:
         """Learn one node, after a conflict there; returns the changes to apply."""
-        self._own[node] = max(self._own.get(node, 0), _number(self._version()))
+        self._keep_own(node, _number(self._version()))
         return self._release(lambda one: one == node)
 
     def bound(self, node: str, version: str) -> None:
         """This scheduler has bound a pod there."""
         if self.choices.criterion is Criterion.COARSE:
-            self._own[node] = max(self._own.get(node, 0), _number(version))
+            self._keep_own(node, _number(version))
+
+    def _keep_own(self, node: str, version: int) -> None:
+        self._own[node] = max(self._own.get(node, 0), version)
+        if len(self._own) > 2 * self._size() + _SPARE:
+            # Nodes come and go under new names.
+            for gone in [one for one in self._own if self._row(one) is None]:
+                del self._own[gone]
 
     def seen(self, node: str) -> str:
         """The version up to which the node is known, if bindings depend on it; else empty."""
