@@ -3,9 +3,11 @@
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rota.api import errors, fields, meta
 from rota.client.informers.shared_informers import SharedInformers
@@ -116,7 +118,7 @@ def test_a_consumer_gets_a_slice_named_after_its_provider_with_exposed_ports_onl
     work = slices.imported_work(found, _exposed(), "m1", "m2", {"http"}, {})
     (manifest,) = work["spec"]["workload"]["manifests"]
     assert work["metadata"]["namespace"] == "karmada-es-m2"
-    assert manifest["metadata"]["name"] == "m1-web-x"
+    assert manifest["metadata"]["name"] == "m1.web-x"
     assert manifest["metadata"]["labels"] == {
         "kubernetes.io/service-name": "web",
         "endpointslice.kubernetes.io/managed-by": "endpointslice-dispatch-controller.karmada.io",
@@ -125,6 +127,16 @@ def test_a_consumer_gets_a_slice_named_after_its_provider_with_exposed_ports_onl
     assert manifest["metadata"]["annotations"]["endpointslice.karmada.io/provision-cluster"] == "m1"
     assert [one["name"] for one in manifest["ports"]] == ["http"]
     assert manifest["endpoints"] == found["endpoints"]
+
+
+def test_slices_of_providers_with_related_names_have_different_names() -> None:
+    given = (("a", "b-c"), ("a-b", "c"), ("a", "b.c"))
+    works = [
+        slices.imported_work({"name": name, "addressType": "IPv4"}, _exposed(), provider, "m2", None, {})
+        for provider, name in given
+    ]
+    assert len({work["spec"]["workload"]["manifests"][0]["metadata"]["name"] for work in works}) == len(given)
+    assert len({meta.name(work) for work in works}) == len(given)
 
 
 def _reporting(given: Any) -> Object:
@@ -291,39 +303,39 @@ async def test_slices_follow_providers_and_leave_with_slice_provider_and_service
         await first.create(SLICES, _slice("other-1", "10.1.0.9", "other"))
         await place.client.create(kinds.MULTI_CLUSTER_SERVICES, _exposed(providers=("m1",)))
         # the Service goes to both, and the slice from the provider to the other cluster only
-        await place.sees("m2", "m1-web-1")
+        await place.sees("m2", "m1.web-1")
         for client in (first, second):
             assert meta.labels(await client.get(kinds.SERVICES, "web", namespace=HERE))[exposure.CLAIMED_BY]
         assert await place.names("m1") == ["other-1", "web-1"]
         await place.condition("EndpointSliceDispatched", "True")
         await place.condition("ServiceApplied", "True")
-        copy = await second.get(SLICES, "m1-web-1", namespace=HERE)
+        copy = await second.get(SLICES, "m1.web-1", namespace=HERE)
         assert copy["endpoints"][0]["addresses"] == ["10.1.0.1"]
         # a change and another slice arrive, a slice that is gone goes
         changed = {"endpoints": [{"addresses": ["10.1.0.2"], "conditions": {"ready": True}}]}
         await first.patch(SLICES, "web-1", changed, namespace=HERE)
         await first.create(SLICES, _slice("web-2", "10.1.0.3"))
-        await place.sees("m2", "m1-web-1", "m1-web-2")
+        await place.sees("m2", "m1.web-1", "m1.web-2")
 
         async def moved() -> bool:
-            one: Object = await second.get(SLICES, "m1-web-1", namespace=HERE)
+            one: Object = await second.get(SLICES, "m1.web-1", namespace=HERE)
             return bool(one["endpoints"][0]["addresses"] == ["10.1.0.2"])
 
         await place.control.until(moved)
         await first.delete(SLICES, "web-2", namespace=HERE)
-        await place.sees("m2", "m1-web-1")
+        await place.sees("m2", "m1.web-1")
         # what a consumer got is not collected from there: with both as providers nothing comes back
         await second.create(SLICES, _slice("web-9", "10.2.0.1"))
         await place.client.patch(
             kinds.MULTI_CLUSTER_SERVICES, "web", {"spec": {"providerClusters": None}}, namespace=HERE
         )
-        await place.sees("m1", "other-1", "web-1", "m2-web-9")
-        await place.sees("m2", "m1-web-1", "web-9")
+        await place.sees("m1", "other-1", "web-1", "m2.web-9")
+        await place.sees("m2", "m1.web-1", "web-9")
         # a provider that is not ready gives no backends, until it is ready again
         await place.ready("m1", False)
         await place.sees("m2", "web-9")
         await place.ready("m1", True)
-        await place.sees("m2", "m1-web-1", "web-9")
+        await place.sees("m2", "m1.web-1", "web-9")
         # the object goes: slices leave, the Service stays and is free for policies
         await place.client.delete(kinds.MULTI_CLUSTER_SERVICES, "web", namespace=HERE)
         await place.control.gone(kinds.MULTI_CLUSTER_SERVICES, "web", HERE)
@@ -335,6 +347,22 @@ async def test_slices_follow_providers_and_leave_with_slice_provider_and_service
         bound = await place.client.get(kinds.BINDINGS, "web-service", namespace=HERE)
         assert exposure.MANAGED_BY not in meta.labels(bound)
         assert [one["name"] for one in bound["spec"]["clusters"]] == ["m1", "m2"]
+
+
+async def test_the_object_of_the_page_exposes_what_the_page_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "run-a-federation.md").read_text()
+    block = page.partition("```yaml web-service.yaml\n")[2].partition("```")[0]
+    exposed = yaml.safe_load(block)
+    async with _place() as place:
+        first = place.members["m1"].client
+        await first.create(SLICES, _slice("web-1", "10.1.0.1"))
+        await place.members["m2"].client.create(SLICES, _slice("web-2", "10.2.0.1"))
+        await place.client.create(kinds.MULTI_CLUSTER_SERVICES, exposed, namespace=HERE)
+        await place.sees("m2", "m1.web-1", "web-2")
+        await place.condition("EndpointSliceDispatched", "True")
+        assert await place.names("m1") == ["web-1"]
+        copy = await place.members["m2"].client.get(SLICES, "m1.web-1", namespace=HERE)
+        assert copy["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
 
 
 async def test_conditions_say_what_is_missing() -> None:

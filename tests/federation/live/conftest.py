@@ -11,6 +11,7 @@ GATES = (
     "PropagationPolicyPreemption",
     "WorkloadAffinity",
     "DetailedStatus",
+    "MultiClusterService",
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.federation.live import live_place as live
 
-from rota.api import errors
+from rota.api import errors, meta
 from rota.client.verbs import Object, Propagation
 from rota.federation import kinds, queues
 from rota.testing.federations import until
@@ -18,6 +18,7 @@ QUOTAS = ("", "v1", "resourcequotas")
 DEPLOYMENT = ("apps/v1", "Deployment")
 CONFIG_MAP = ("v1", "ConfigMap")
 JOBS = ("batch", "v1", "jobs")
+SLICES = ("discovery.k8s.io", "v1", "endpointslices")
 #: The status of a queue for 20 thousandths of a core while one job has them.
 FULL = {"waiting": 1, "admitted": 1, "used": {"cpu": "20m"}}
 
@@ -434,3 +435,55 @@ async def test_suspended_dispatching_resumes_with_an_empty_suspension(fed: live.
     await fed.control.patch(kinds.POLICIES, "policy", {"spec": {"suspension": None}}, namespace=namespace)
     for name in ("m1", "m2"):
         await until(fed.members[name], live.CONFIG_MAPS, "facts", live.there, namespace=namespace)
+
+
+async def test_backends_of_a_service_in_one_cluster_are_reachable_in_another(fed: live.Place) -> None:
+    namespace = await fed.namespace("exposed")
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": namespace},
+        "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+    }
+    exposed = {
+        "apiVersion": "networking.karmada.io/v1alpha1",
+        "kind": "MultiClusterService",
+        "metadata": {"name": "web", "namespace": namespace},
+        "spec": {
+            "types": ["CrossCluster"],
+            "providerClusters": [{"name": "m1"}],
+            "consumerClusters": [{"name": "m2"}],
+        },
+    }
+    await fed.submit(
+        live.deployment("web", namespace, 1),
+        live.policy(namespace, *DEPLOYMENT, placement=live.only("m1")),
+        service,
+        exposed,
+    )
+    # the slice that the endpoints controller of m1 made, with the address of the pod there
+    own: dict[str, Object] = {}
+
+    def has_backend(obj: Object | None) -> bool:
+        return obj is not None and any(one.get("addresses") for one in obj.get("endpoints") or ())
+
+    async with asyncio.timeout(240):
+        while not own:
+            listed = await fed.members["m1"].list(SLICES, namespace=namespace)
+            own = {one["metadata"]["name"]: one for one in listed.items if has_backend(one)}
+            await asyncio.sleep(0.2)
+    ((name, original),) = own.items()
+    copy = await until(fed.members["m2"], SLICES, f"m1.{name}", has_backend, namespace=namespace)
+    assert copy is not None
+    assert copy["endpoints"][0]["addresses"] == original["endpoints"][0]["addresses"]
+    assert copy["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
+    assert await fed.members["m2"].get(kinds.SERVICES, "web", namespace=namespace)
+    await until(
+        fed.control,
+        kinds.MULTI_CLUSTER_SERVICES,
+        "web",
+        lambda obj: obj is not None and meta.is_condition_true(obj, "EndpointSliceDispatched"),
+        namespace=namespace,
+    )
+    await fed.control.delete(kinds.MULTI_CLUSTER_SERVICES, "web", namespace=namespace)
+    await until(fed.members["m2"], SLICES, f"m1.{name}", live.absent, namespace=namespace)

@@ -102,7 +102,8 @@ def imported_work(
         "apiVersion": exposure.SLICE[0],
         "kind": exposure.SLICE[1],
         "metadata": {
-            "name": f"{provider}-{found['name']}",
+            # a cluster's name has no dot, so no two providers give the same name
+            "name": f"{provider}.{found['name']}",
             "namespace": meta.namespace(service),
             "labels": {SERVICE: meta.name(service), _MANAGED_BY: _DISPATCHED},
             "annotations": {PROVIDER: provider},
