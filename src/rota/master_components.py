@@ -41,6 +41,8 @@ from rota.scheduler.rebalancing.policy_controller import RebalancingController
 from rota.scheduler.service import Scheduler
 from rota.scheduler.sharding.instance_objects import InstanceSettings
 from rota.scheduler.sharding.shard_member import instance_name
+from rota.scheduler.tuning.tuning_controller import TuningController
+from rota.scheduler.tuning.tuning_follower import TuningFollower
 from rota.scheduler_process import SchedulerProcess, Start
 from rota.spot_control.lazy_start import LazySpotController
 from rota.what_if_process import WhatIfProcess
@@ -91,6 +93,9 @@ def deciding_controllers(configuration: LiveConfiguration, metrics: Metrics) -> 
             clock=around.clock,
             rng=around.rng,
             metrics=metrics.beside("rebalancer"),
+        ),
+        "tuning": lambda client, around: TuningController(
+            client, configuration, clock=around.clock, rng=around.rng, metrics=metrics.beside("tuning")
         ),
         "spot": lambda client, around: LazySpotController(
             client,
@@ -185,6 +190,9 @@ async def start(parts: contextlib.AsyncExitStack, master: MasterComponents) -> N
             supervisor.start(f"scheduler {number}", process.run)
         supervisor.start("batch configuration", master.batch.run)
     supervisor.start("scheduler configuration", master.configuration.run)
+    if master.scheduler or master.controllers:
+        follower = TuningFollower(await client("scheduler"), master.configuration, clock=clock, rng=rng)
+        supervisor.start("tuning", follower.run)
 
 
 def _sharing(master: MasterComponents) -> list[SchedulerProcess]:

@@ -25,6 +25,7 @@ from rota.scheduler.plugin_registry.configuration_source import ConfigurationSou
 from rota.scheduler.plugin_registry.third_party import Loaded
 from rota.scheduler.service import Scheduler
 from rota.scheduler.sharding.instance_objects import InstanceSettings
+from rota.scheduler.tuning.tuning_follower import TuningFollower
 
 
 async def run(
@@ -74,6 +75,7 @@ async def run(
         supervisor.start("batch configuration", batch.run)
         loop.add_signal_handler(signal.SIGHUP, configuration.reload)
         supervisor.start("configuration", configuration.run)
+        supervisor.start("tuning", TuningFollower(client, configuration, clock=clock, rng=system.rng()).run)
         if record is not None:
             from rota.scheduler.recording import attachment  # noqa: PLC0415 - most schedulers do not record
 

@@ -34,6 +34,7 @@ from rota.scheduler.explanation.live_explainer import LiveExplainer
 from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration
 from rota.scheduler.service import Scheduler
 from rota.scheduler.sharding.instance_objects import InstanceSettings
+from rota.scheduler.tuning.tuning_follower import TuningFollower
 
 log = logs.get(__name__)
 
@@ -251,6 +252,7 @@ async def _run() -> None:
         supervisor.start("batch configuration", batch.run)
         supervisor.start("scheduler", scheduler.run)
         supervisor.start("configuration", configuration.run)
+        supervisor.start("tuning", TuningFollower(client, configuration, clock=clock, rng=rng).run)
         supervisor.start("synced", lambda: _say_when_synced(scheduler))
         explainer = LiveExplainer(scheduler)
         async for line in lines:

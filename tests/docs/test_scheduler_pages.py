@@ -21,6 +21,7 @@ PAGES = {
     "plan-batches.md": 1,
     "schedule-by-load.md": 1,
     "sell-unused-capacity.md": 1,
+    "tune-the-scheduler.md": 3,
 }
 
 

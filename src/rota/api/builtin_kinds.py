@@ -200,6 +200,7 @@ _OWN: Final[dict[tuple[str, str, str], str]] = {
     SchedulerInstance                schedulerinstances                -  -        -              status
     ShardMap                         shardmaps                         -  -        -              status
     StepRun                          stepruns                          ns -        -              status
+    TuningProposal                   tuningproposals                   -  tune     -              status
 """,
 }
 

@@ -66,6 +66,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("replay", "Repeat recorded decisions, also with another configuration"),
         Verb("dump", "Write a cluster to a file that other commands read"),
         Verb("simulate", "Run a trace through scheduler configurations in virtual time"),
+        Verb("tune", "Propose better weights of the scheduler, from a trace"),
         Verb("what-if", "Tell what would happen with other pods or nodes"),
         Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),
         Verb("resolver", "Keep the schedulers of any Kubernetes from overselling nodes"),

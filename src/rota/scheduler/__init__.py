@@ -8,7 +8,7 @@ while the process is the leader.
 Around that way: `config` reads KubeSchedulerConfiguration and `plugin_registry` finds plugins; `extenders`,
 `preemption` and `volumes` serve single steps of a cycle; `batch` places many pods at once; `explanation`, `hints`,
 `recording`, `snapshot`, `observability` and `debug_pages` are for users and operators; `rebalancing` moves pods that
-run already.
+run already, and `tuning` changes weights while they are in force.
 
 Not here: the cluster as arrays (`rota.columns`), informers and leader election (`rota.client`), moving pods off spot
 machines (`rota.spot_control`).

@@ -155,7 +155,7 @@ def arrivals_runner(*, ties: TieRule, tune: float | None, percents: Sequence[int
 
         outcome = arrivals.run(
             workload,
-            policy.load(_arguments(trace, seed)),
+            policy.load(arguments(trace, seed)),
             seed=seed,
             ties_by=ties,
             progress=lambda done, of: advance(done / max(of, 1), 0.0),
@@ -228,7 +228,7 @@ def engine_runner(options: Options) -> Runner:
     """Runs in virtual time, with queue, retries, ends and the models of the options."""
 
     def one(trace: Trace, policy: Policy, seed: int, advance: Advance) -> RunResult:
-        engine = Engine(trace, policy.load(_arguments(trace, seed)), seed=seed, options=options)
+        engine = Engine(trace, policy.load(arguments(trace, seed)), seed=seed, options=options)
 
         def result() -> RunResult:
             meters = engine.meters
@@ -246,6 +246,6 @@ def engine_runner(options: Options) -> Runner:
     return one
 
 
-def _arguments(trace: Trace, seed: int) -> dict[str, Any]:
+def arguments(trace: Trace, seed: int) -> dict[str, Any]:
     """What plugins are told if they take it and their configuration does not say: the seed, and the kinds of pods."""
     return {"seed": seed, "typicalPods": arrivals.typical(trace)}

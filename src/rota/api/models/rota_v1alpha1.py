@@ -19,6 +19,7 @@ __all__ = [
     "SchedulerInstance",
     "ShardMap",
     "StepRun",
+    "TuningProposal",
     "WhatIf",
     "core_v1",
     "meta_v1",
@@ -651,6 +652,217 @@ class RebalancePolicy(DictMixin):
     metadata: "Optional[meta_v1.ObjectMeta]" = None
     spec: "Optional[RebalancePolicySpec]" = None
     status: "Optional[RebalancePolicyStatus]" = None
+
+
+class TuningChange(DictMixin):
+    r"""One number of a scheduler profile that is to change.
+
+    **parameters**
+
+    * **plugin** ``str`` - The plugin.
+    * **to** ``float`` - The proposed value.
+    * **argument** ``Optional[str]`` - The path of an argument, such as objectives.PowerObjective.weight; the weight of
+      the plugin's score if not set.
+    * **from** ``Optional[float]`` - The value that the evidence was compared with, which is required; the proposal is
+      refused if the profile has another one.
+    """
+
+    plugin: "str"
+    to: "float"
+    argument: "Optional[str]" = None
+    from_: "Optional[float]" = field(metadata={"json": "from"}, default=None)
+
+
+class TuningBound(DictMixin):
+    r"""How much worse than before a live figure may get.
+
+    **parameters**
+
+    * **figure** ``str`` - pendingPods, emptyNodes, fragmentation, powerWatts or violationRate.
+    * **amount** ``Optional[float]`` - By so much, if that is more than the percentage; 0 if not set.
+    * **percent** ``Optional[float]`` - By so many percent of the figure before; 10 if not set.
+    """
+
+    figure: "str"
+    amount: "Optional[float]" = None
+    percent: "Optional[float]" = None
+
+
+class TuningComparison(DictMixin):
+    r"""A figure of the simulation with the present and with the proposed values.
+
+    **parameters**
+
+    * **figure** ``str`` - The name of the figure.
+    * **after** ``Optional[float]`` - Its mean with the proposed values.
+    * **before** ``Optional[float]`` - Its mean with the present values.
+    * **difference** ``Optional[float]`` - The mean difference on paired seeds.
+    * **high** ``Optional[float]`` - The upper end of the difference's 95 % confidence interval.
+    * **low** ``Optional[float]`` - The lower end.
+    * **verdict** ``Optional[str]`` - better, worse, noise, or empty for a figure that is neither good nor bad.
+    """
+
+    figure: "str"
+    after: "Optional[float]" = None
+    before: "Optional[float]" = None
+    difference: "Optional[float]" = None
+    high: "Optional[float]" = None
+    low: "Optional[float]" = None
+    verdict: "Optional[str]" = None
+
+
+class TuningEvidence(DictMixin):
+    r"""The simulation that a proposal follows from.
+
+    **parameters**
+
+    * **comparisons** ``Optional[List[TuningComparison]]`` - All figures, on seeds that the search did not use.
+    * **goal** ``Optional[str]`` - The figure that was to get better.
+    * **runs** ``Optional[int]`` - How many runs the search and the comparison made.
+    * **seeds** ``Optional[int]`` - How many paired seeds the comparison has.
+    * **trace** ``Optional[str]`` - The name of the trace.
+    """
+
+    comparisons: "Optional[List[TuningComparison]]" = None
+    goal: "Optional[str]" = None
+    runs: "Optional[int]" = None
+    seeds: "Optional[int]" = None
+    trace: "Optional[str]" = None
+
+
+class TuningProposalSpec(DictMixin):
+    r"""Other weights or thresholds for a profile of the scheduler, why, and when they are taken back.
+
+    **parameters**
+
+    * **changes** ``List[TuningChange]`` - The numbers that are to change.
+    * **approve** ``Optional[str]`` - manual: it waits for approved. auto: evidence without a worse figure approves it.
+      manual if not set.
+    * **approved** ``Optional[bool]`` - Whether it may be put into force; false after that takes it back. Setting it,
+      and auto, need the verb approve.
+    * **approvedBy** ``Optional[str]`` - The user that approved it; set by the server.
+    * **bounds** ``Optional[List[TuningBound]]`` - Live figures that take it back if they get worse; pendingPods and
+      fragmentation if not set.
+    * **evidence** ``Optional[TuningEvidence]`` - The simulation that it follows from.
+    * **intervalSeconds** ``Optional[int]`` - How often live figures are read; 60 if not set.
+    * **patience** ``Optional[int]`` - So many readings in a row beyond a bound take it back; 3 if not set.
+    * **proposedBy** ``Optional[str]`` - The user that created it; set by the server.
+    * **schedulerName** ``Optional[str]`` - The profile; default-scheduler if not set.
+    * **stepSeconds** ``Optional[int]`` - How long a step is in force before the next one; 600 if not set.
+    * **steps** ``Optional[int]`` - In how many equal steps values change; 4 if not set.
+    * **watchSeconds** ``Optional[int]`` - How long figures are watched after the last step; 3600 if not set.
+    """
+
+    changes: "List[TuningChange]"
+    approve: "Optional[str]" = None
+    approved: "Optional[bool]" = None
+    approvedBy: "Optional[str]" = None
+    bounds: "Optional[List[TuningBound]]" = None
+    evidence: "Optional[TuningEvidence]" = None
+    intervalSeconds: "Optional[int]" = None
+    patience: "Optional[int]" = None
+    proposedBy: "Optional[str]" = None
+    schedulerName: "Optional[str]" = None
+    stepSeconds: "Optional[int]" = None
+    steps: "Optional[int]" = None
+    watchSeconds: "Optional[int]" = None
+
+
+class TuningValue(DictMixin):
+    r"""A number that is in force.
+
+    **parameters**
+
+    * **plugin** ``str`` - The plugin.
+    * **value** ``float`` - Its value.
+    * **argument** ``Optional[str]`` - The path of the argument; empty for the weight of the plugin's score.
+    """
+
+    plugin: "str"
+    value: "float"
+    argument: "Optional[str]" = None
+
+
+class TuningReading(DictMixin):
+    r"""Live figures at one time.
+
+    **parameters**
+
+    * **figures** ``Optional[Dict[str, float]]`` - By name.
+    """
+
+    figures: "Optional[Dict[str, float]]" = None
+
+
+class TuningRecord(DictMixin):
+    r"""Something that happened to a proposal.
+
+    **parameters**
+
+    * **message** ``Optional[str]`` - Why, in words.
+    * **phase** ``Optional[str]`` - The phase since then.
+    * **reason** ``Optional[str]`` - Why, in one word.
+    * **time** ``Optional[meta_v1.Time]`` - When.
+    """
+
+    message: "Optional[str]" = None
+    phase: "Optional[str]" = None
+    reason: "Optional[str]" = None
+    time: "Optional[meta_v1.Time]" = None
+
+
+class TuningProposalStatus(DictMixin):
+    r"""How far a proposal has come, and which values are in force.
+
+    **parameters**
+
+    * **before** ``Optional[Dict[str, float]]`` - Live figures before the change.
+    * **conditions** ``Optional[List[meta_v1.Condition]]`` - InForce: whether its values are, and why.
+    * **history** ``Optional[List[TuningRecord]]`` - What happened, the latest 30.
+    * **lastReadingTime** ``Optional[meta_v1.MicroTime]`` - When live figures were read last.
+    * **lastStepTime** ``Optional[meta_v1.MicroTime]`` - When the values changed last.
+    * **now** ``Optional[Dict[str, float]]`` - Live figures at the last reading.
+    * **observedGeneration** ``Optional[int]`` - The generation that this is about.
+    * **phase** ``Optional[str]`` - Proposed, Measuring, Applying, Watching, Kept, RolledBack or Refused.
+    * **readings** ``Optional[List[TuningReading]]`` - Readings before the change, while they are taken.
+    * **startTime** ``Optional[meta_v1.MicroTime]`` - When it left the phase Proposed.
+    * **step** ``Optional[int]`` - The step that is in force.
+    * **values** ``Optional[List[TuningValue]]`` - The values that are in force.
+    * **worse** ``Optional[int]`` - How many readings in a row were beyond a bound.
+    """
+
+    before: "Optional[Dict[str, float]]" = None
+    conditions: "Optional[List[meta_v1.Condition]]" = None
+    history: "Optional[List[TuningRecord]]" = None
+    lastReadingTime: "Optional[meta_v1.MicroTime]" = None
+    lastStepTime: "Optional[meta_v1.MicroTime]" = None
+    now: "Optional[Dict[str, float]]" = None
+    observedGeneration: "Optional[int]" = None
+    phase: "Optional[str]" = None
+    readings: "Optional[List[TuningReading]]" = None
+    startTime: "Optional[meta_v1.MicroTime]" = None
+    step: "Optional[int]" = None
+    values: "Optional[List[TuningValue]]" = None
+    worse: "Optional[int]" = None
+
+
+class TuningProposal(DictMixin):
+    r"""Other weights or thresholds for the scheduler, with the simulation that speaks for them.
+
+    **parameters**
+
+    * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
+    * **kind** ``Optional[str]`` - The kind of this object: TuningProposal.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Its name and the like.
+    * **spec** ``Optional[TuningProposalSpec]`` - What is to change, and when it is taken back.
+    * **status** ``Optional[TuningProposalStatus]`` - How far it has come; set by the server.
+    """
+
+    apiVersion: "Optional[str]" = None
+    kind: "Optional[str]" = None
+    metadata: "Optional[meta_v1.ObjectMeta]" = None
+    spec: "Optional[TuningProposalSpec]" = None
+    status: "Optional[TuningProposalStatus]" = None
 
 
 class WhatIfCount(DictMixin):

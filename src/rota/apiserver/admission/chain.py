@@ -28,6 +28,7 @@ from rota.apiserver.admission.runtime_classes import RUNTIMES, RuntimeClasses
 from rota.apiserver.admission.service_accounts import ACCOUNTS, ServiceAccounts
 from rota.apiserver.admission.service_addresses import ServiceAddresses
 from rota.apiserver.admission.signers import SignerRights
+from rota.apiserver.admission.tuning_approval import TuningApproval
 from rota.apiserver.admission.unenforced import Unenforced
 from rota.apiserver.admission.validating_policies import BINDINGS, POLICIES, ValidatingPolicies
 from rota.apiserver.admission.webhook_table import MUTATING, VALIDATING
@@ -117,6 +118,7 @@ def validating(context: AdmissionContext, registry: Registry, reviews: Reviews) 
     return (
         CreationByUpdate(context.authorization),
         SignerRights(context.authorization),
+        TuningApproval(context.authorization),
         Unenforced(),
         ProcessSecurity(),
         BatchClass(),

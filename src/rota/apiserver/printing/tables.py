@@ -26,6 +26,7 @@ from rota.apiserver.printing import (
     security,
     settings,
     storage,
+    tuning,
     workloads,
 )
 from rota.apiserver.printing.columns import Cells, Object, Printer, at, columns, name
@@ -60,6 +61,7 @@ _PRINTERS: Final[Mapping[GroupResource, Printer]] = {
     **cluster_states.PRINTERS,
     **rebalancing.PRINTERS,
     **scheduler_shards.PRINTERS,
+    **tuning.PRINTERS,
 }
 
 

@@ -48,6 +48,7 @@ from rota.apiserver.strategies.rebalancing import RebalancePolicyStrategy
 from rota.apiserver.strategies.scheduler_shards import SchedulerInstanceStrategy, ShardMapStrategy
 from rota.apiserver.strategies.services import ServiceStrategy
 from rota.apiserver.strategies.storage import ClaimStrategy, StorageClassStrategy, VolumeStrategy
+from rota.apiserver.strategies.tuning import TuningProposalStrategy
 from rota.apiserver.strategies.webhooks import WebhookStrategy
 from rota.apiserver.strategies.workloads import (
     DaemonSetStrategy,
@@ -108,6 +109,7 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("rota.dev", "pipelineruns"): RunStrategy(),
     GroupResource("rota.dev", "clusterstates"): ClusterStateStrategy(),
     GroupResource("rota.dev", "rebalancepolicies"): RebalancePolicyStrategy(),
+    GroupResource("rota.dev", "tuningproposals"): TuningProposalStrategy(),
     GroupResource("rota.dev", "schedulerinstances"): SchedulerInstanceStrategy(),
     GroupResource("rota.dev", "shardmaps"): ShardMapStrategy(),
     GroupResource("rota.dev", "stepruns"): StepRunStrategy(),

@@ -84,7 +84,7 @@ def _watched(
     conditions: dict[str, object],
 ) -> Report:
     chosen = [chosen_policies.named(name, plugins) for name in names]
-    with _shown() as watch:
+    with shown() as watch:
         return experiment.run(traces, chosen, seeds, runner, conditions=conditions, watch=watch)
 
 
@@ -142,7 +142,7 @@ def _tell_skipped(trace: Trace) -> None:
 
 
 @contextlib.contextmanager
-def _shown() -> Iterator[Watcher | None]:
+def shown() -> Iterator[Watcher | None]:
     """Show how far the runs are, with the virtual time and an estimate of the end, on a terminal."""
     if not sys.stderr.isatty():
         yield None

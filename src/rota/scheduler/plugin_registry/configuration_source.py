@@ -131,7 +131,11 @@ class LiveConfiguration:
         self._source: Final = source
         self._clock: Final = clock
         self._seen = source.fingerprint()
-        self.loaded: Loaded = source.load()
+        #: What the files say.
+        self.base: Loaded = source.load()
+        #: What is in force: the files, altered by `alter`.
+        self.loaded: Loaded = self.base
+        self._alteration: Callable[[Loaded], Loaded] = lambda base: base
         #: Applies a new configuration before it is in force; raises if that is impossible.
         self.apply: Callable[[Loaded], None] = lambda _: None
         #: Called with the error of an invalid file.
@@ -150,7 +154,8 @@ class LiveConfiguration:
         """Read the files again. An invalid file changes nothing and is reported."""
         self._seen = self._source.fingerprint()
         try:
-            loaded = self._source.load()
+            base = self._source.load()
+            loaded = self._alteration(base)
             self.apply(loaded)
         except Exception as error:  # whatever is wrong with the files, the configuration in force stays
             if isinstance(error, UserError):
@@ -159,8 +164,14 @@ class LiveConfiguration:
                 log.exception("scheduler configuration not loaded, the previous one stays in force", error=error)
             self.refused(str(error))
             return
-        self.loaded = loaded
+        self.base, self.loaded = base, loaded
         log.warning("scheduler configuration loaded", profiles=list(loaded.configuration.profiles))
+
+    def alter(self, alteration: Callable[[Loaded], Loaded]) -> None:
+        """Put a change on top of the files that are in force and of later ones; if it fails, nothing changes."""
+        loaded = alteration(self.base)
+        self.apply(loaded)
+        self._alteration, self.loaded = alteration, loaded
 
 
 class LiveFrameworks(Mapping[str, Framework]):

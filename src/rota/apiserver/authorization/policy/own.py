@@ -5,6 +5,7 @@ the candidate of the leader election for all of them; leases are in kube-system 
 the node authorizer decides about. A new machine with a join token may request a worker's certificate, and a worker its
 next one. `rota:explain` and `rota:what-if` are for people and have no subjects: their answers show all nodes and pods
 of other users, which the server reads as `rota:what-if-reader`.
+`rota:tuner` may propose weights of the scheduler, `rota:tuning-approver` may put them into force.
 `rota:dashboard` reads what the dashboard's views show; each view asks for the rights of its user.
 `rota:metrics-reader` is part of `view`: users who may see pods may see their usage.
 """
@@ -20,7 +21,7 @@ rota:scheduler: User/rota:scheduler
     create  core  bindings,pods/binding,pods/eviction
     create  rota.dev  bindingbatches
     read,create,delete,update  rota.dev  schedulerinstances,shardmaps
-    read  rota.dev  nodeforecasts
+    read  rota.dev  nodeforecasts,tuningproposals
     patch,update  rota.dev  schedulerinstances/status,shardmaps/status
     read  apps  replicasets,statefulsets
     read  policy  poddisruptionbudgets
@@ -41,6 +42,10 @@ rota:explain
     get  core  pods/explain
 rota:what-if
     create  rota.dev  whatifs
+rota:tuner
+    read,create  rota.dev  tuningproposals
+rota:tuning-approver
+    read,approve,delete,patch,update  rota.dev  tuningproposals
 rota:what-if-reader: User/rota:what-if-reader
     list  core  namespaces,nodes,persistentvolumeclaims,persistentvolumes,pods,replicationcontrollers,services
     list  apps  replicasets,statefulsets
@@ -265,6 +270,10 @@ rota:controller:taint-eviction: User/rota:controller:taint-eviction
     read  core  nodes
     read,delete  core  pods
     patch  core  pods/status
+rota:controller:tuning: User/rota:controller:tuning
+    record-events
+    read  rota.dev  clusterstates,tuningproposals
+    update  rota.dev  tuningproposals/status
 rota:controller:ttl-after-finished: User/rota:controller:ttl-after-finished
     read,delete  batch  jobs
 """
