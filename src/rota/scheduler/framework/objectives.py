@@ -36,7 +36,11 @@ _EPSILON = 1e-9
 
 
 class Objective:
-    """The base class of objectives: the score and its normalisation follow from the costs and their bounds."""
+    """The base class of objectives: the score and its normalisation follow from the costs and their bounds.
+
+    A class that keeps `bounds` and `normalize` of this one may set `fixed_bounds`, so that one changed node does not
+    normalise all others again. It is not the default: a class that normalises in a way of its own would be wrong then.
+    """
 
     #: The unit of the costs, as explanations show it.
     unit: ClassVar[str]
@@ -55,8 +59,15 @@ class Objective:
         costs = np.minimum(np.maximum(self.costs(state, pod, cluster, rows), self.least), self.greatest)
         return np.asarray(np.rint(costs * self.per_unit), dtype=np.int64)
 
-    #: Normalised scores of other rows never change with one row.
-    fixed_bounds: ClassVar[bool] = True
+    #: Whether normalised scores of other rows never change with one row, and `normalize_one` is `normalize` of one.
+    fixed_bounds: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Refuse fixed bounds with another normalisation."""
+        super().__init_subclass__(**arguments)
+        own = cls.normalize is not Objective.normalize and cls.normalize_one is Objective.normalize_one
+        if cls.fixed_bounds and (own or cls.bounds is not Objective.bounds):
+            raise TypeError(f"{cls.__name__} sets fixed_bounds and normalises differently; remove fixed_bounds")
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> Hashable:
         """The bounds are fixed."""

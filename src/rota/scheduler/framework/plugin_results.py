@@ -265,7 +265,8 @@ class ScoreResults:
 
     def normalize_some(self, state: CycleState, pod: PodInfo, rows: Sequence[int]) -> None:
         """Normalise feasible rows by the current bounds, and weight them."""
-        one = getattr(self.forms.plugin, "normalize_one", None)
+        plugin = self.forms.plugin
+        one = getattr(plugin, "normalize_one", None) if getattr(plugin, "fixed_bounds", False) else None
         if one is not None and len(rows) <= FEW_ROWS:
             scores = [one(int(self.raw[row])) for row in rows]
         elif self.forms.normalize is not None and self.forms.bounds is not None:

@@ -24,6 +24,7 @@ class BalanceObjective(RowObjective):
     """Score by the difference of shares."""
 
     name: ClassVar[str] = "BalanceObjective"
+    fixed_bounds: ClassVar[bool] = True
     Args = UtilizationObjectiveArgs
     watches: ClassVar[ChangeScope] = ChangeScope.BOTH
     unit: ClassVar[str] = "share apart"

@@ -52,6 +52,7 @@ class CarbonObjective(Objective):
     """Score by the growth of emissions."""
 
     name: ClassVar[str] = "CarbonObjective"
+    fixed_bounds: ClassVar[bool] = True
     Args = CarbonObjectiveArgs
     watches: ClassVar[ChangeScope] = ChangeScope.BOTH
     unit: ClassVar[str] = "g/h"

@@ -39,6 +39,7 @@ class ContentionObjective(Objective):
     """Score by the risk of contention."""
 
     name: ClassVar[str] = "ContentionObjective"
+    fixed_bounds: ClassVar[bool] = True
     Args = ContentionObjectiveArgs
     watches: ClassVar[ChangeScope] = ChangeScope.BOTH
     unit: ClassVar[str] = "probability"

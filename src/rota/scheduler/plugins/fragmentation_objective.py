@@ -59,6 +59,7 @@ class FragmentationObjective(RowObjective):
     """Score by the growth of fragmentation."""
 
     name: ClassVar[str] = "FragmentationObjective"
+    fixed_bounds: ClassVar[bool] = True
     Args = FragmentationObjectiveArgs
     watches: ClassVar[ChangeScope] = ChangeScope.BOTH
     unit: ClassVar[str] = "share fragmented"

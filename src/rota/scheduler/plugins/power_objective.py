@@ -50,6 +50,7 @@ class PowerObjective(RowObjective):
     """Score by the growth of power."""
 
     name: ClassVar[str] = "PowerObjective"
+    fixed_bounds: ClassVar[bool] = True
     Args = PowerObjectiveArgs
     watches: ClassVar[ChangeScope] = ChangeScope.BOTH
     unit: ClassVar[str] = "W"

@@ -60,6 +60,7 @@ class PriceObjective(Objective):
     """Score by the expected cost per hour."""
 
     name: ClassVar[str] = "PriceObjective"
+    fixed_bounds: ClassVar[bool] = True
     Args = PriceObjectiveArgs
     watches: ClassVar[ChangeScope] = ChangeScope.NODE
     unit: ClassVar[str] = "/h"

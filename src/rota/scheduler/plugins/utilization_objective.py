@@ -36,6 +36,7 @@ class UtilizationObjective(RowObjective):
     """Score by the share that stays free."""
 
     name: ClassVar[str] = "UtilizationObjective"
+    fixed_bounds: ClassVar[bool] = True
     Args = UtilizationObjectiveArgs
     watches: ClassVar[ChangeScope] = ChangeScope.BOTH
     unit: ClassVar[str] = "free share"
