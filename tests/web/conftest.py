@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
 ROTA = str(Path(sys.executable).with_name("rota"))
+#: The pages that every cluster has, also one without Rota's kinds.
+EVERYWHERE = (
+    "overview",
+    "map",
+    "pods",
+    "workloads",
+    "pipelines",
+    "queues",
+    "what-if",
+    "schedulers",
+    "federation",
+    "simulations",
+)
 #: Generous: a busy machine is slow, and nothing here is measured.
 WAIT_MS = 60_000
 
@@ -126,6 +139,12 @@ class Visit:
         """Go to a page of the dashboard."""
         self.page.goto(self.url + path)
         return self.page
+
+    def settled(self) -> None:
+        """Wait until nothing on the page is being read."""
+        self.page.wait_for_function(
+            "() => document.querySelector('h1') && !/Reading|Asking|Looking for/.test(document.body.innerText)"
+        )
 
     def see(self, text: str, **options: Any) -> None:
         """Wait until a text is there."""

@@ -48,13 +48,6 @@ PAGES = (
 )
 
 
-def settled(visit: Visit) -> None:
-    """Wait until nothing on the page is being read."""
-    visit.page.wait_for_function(
-        "() => document.querySelector('h1') && !/Reading|Asking|Looking for/.test(document.body.innerText)"
-    )
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_on_any_page(
     browser: "Browser", cluster: Cluster, signed_in: Any, theme: str
@@ -62,7 +55,7 @@ def test_axe_finds_nothing_serious_on_any_page(
     with visiting(browser, cluster.url, color_scheme=theme, bypass_csp=True, storage_state=signed_in) as visit:
         for path in PAGES:
             visit.open(path)
-            settled(visit)
+            visit.settled()
             visit.page.evaluate(AXE)
             # In the other colours everything but the contrast is the same.
             rules = "{}" if theme == "light" else "{ runOnly: ['color-contrast'] }"
@@ -441,7 +434,7 @@ def test_markup_in_stored_fields_stays_text(visit: Visit, cluster: Cluster) -> N
     cluster.rota("submit", "-", stdin=json.dumps(manifest))
     for path in ("pods/default/markup", "pods/default/markup?tab=log", "pods/default/markup?tab=yaml", "overview"):
         visit.open(path)
-        settled(visit)
+        visit.settled()
         if "tab=" in path:
             visit.page.wait_for_function("() => document.querySelector('pre')?.textContent.includes('<img')")
         assert visit.page.locator("img[src=x], main script").count() == 0
@@ -483,6 +476,6 @@ def test_the_pages_fit_a_phone(browser: "Browser", cluster: Cluster, signed_in: 
         visit.page.set_viewport_size({"width": 375, "height": 740})
         for path in PAGES:
             visit.open(path)
-            settled(visit)
+            visit.settled()
             wide = visit.page.evaluate("() => document.documentElement.scrollWidth")
             assert wide <= 375, path

@@ -269,13 +269,17 @@ async def test_signing_out_revokes_the_refresh_token(organization: Organization)
         assert await organization.provider.revoked.get() == kept
 
 
-async def test_a_provider_that_does_not_answer_is_named(organization: Organization) -> None:
+async def test_a_provider_that_does_not_answer_is_named_and_not_asked_at_once_again(
+    organization: Organization, clock: FakeClock
+) -> None:
     organization.provider.pretended = "https://somebody.else"
     browser = organization.browser()
     code, told = await browser.ask("POST", "/dashboard/sign-in", {"pageKey": browser.page_key})
     assert code == 503
     assert "speaks for another issuer" in told["message"]
     organization.provider.pretended = ""
+    assert (await browser.ask("POST", "/dashboard/sign-in", {"pageKey": browser.page_key}))[0] == 503
+    await clock.advance(6)
     assert await browser.begin()
 
 

@@ -36,6 +36,8 @@ _REFRESH: Final = b"refresh"
 _AWAY_S: Final = 600.0
 #: How long the configuration of the provider is taken as known.
 _KNOWN_S: Final = 600.0
+#: How long a provider that did not answer is not asked again: anyone may begin to sign in.
+_NOT_AGAIN_S: Final = 5.0
 #: Together with its sealing it must fit into a cookie.
 _MOST_REFRESH_TOKEN: Final = 2600
 #: A token is renewed when this part of its life is over.
@@ -79,6 +81,9 @@ class ProviderSignIn:
         self._clock: Final = clock
         self._configuration: dict[str, Any] = {}
         self._configured_at = 0.0
+        #: Why the configuration is not known, and until when that is taken as the answer.
+        self._problem = ""
+        self._problem_until = 0.0
         self._asking: Final = asyncio.Lock()
 
     @property
@@ -186,9 +191,16 @@ class ProviderSignIn:
     async def _known(self) -> dict[str, Any]:
         async with self._asking:
             now = self._clock.monotonic()
-            if not self._configuration or now - self._configured_at > _KNOWN_S:
+            if self._configuration and now - self._configured_at <= _KNOWN_S:
+                return self._configuration
+            if now < self._problem_until:
+                raise ProviderAwayError(self._problem)
+            try:
                 self._configuration = await self._site.configuration()
-                self._configured_at = now
+            except ProviderAwayError as problem:
+                self._problem, self._problem_until = str(problem), self._clock.monotonic() + _NOT_AGAIN_S
+                raise
+            self._configured_at = now
             return self._configuration
 
 

@@ -36,8 +36,9 @@ export function PodPage({ namespace, name }) {
   if (!pod) return html`${title}<h1>${name}</h1><${Empty} title="This pod does not exist any more"><p><${Link} to="pods">All pods<//></p><//>`;
   const status = pod.metadata.deletionTimestamp ? "Terminating" : pod.status?.reason || pod.status?.phase || "Pending";
   const noExec = whyNoExec(namespace, mayExec, features);
-  const noTerminal = noExec || (pod.status?.phase === "Running" ? "" : "A terminal needs a running container, and the pod is not running.");
-  const noFiles = hasOutputs(pod) ? "" : noExec;
+  const notRunning = pod.status?.phase === "Running" ? "" : "It needs a running container, and the pod is not running.";
+  const noTerminal = noExec || notRunning;
+  const noFiles = hasOutputs(pod) ? "" : noExec || notRunning;
   const remove = async () => {
     await request(podPath(namespace, name), { method: "DELETE" });
     go("pods");
