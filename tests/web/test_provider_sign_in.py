@@ -160,6 +160,7 @@ async def test_a_code_is_for_the_browser_that_began(organization: Organization) 
     assert (await victim.finish(code, begun["state"]))[0] == 401, "the verifier is of another sign-in"
     assert sessions.COOKIE not in victim.cookies
     fresh = organization.provider.code(begun, "ann")
+    assert (await victim.finish(fresh, asked["state"]))[0] == 401, "the code is right and the state is not"
     victim.page_key, kept = secrets.token_urlsafe(32), victim.page_key
     assert (await victim.finish(fresh, begun["state"]))[0] == 401, "the page key is another one"
     victim.page_key = kept

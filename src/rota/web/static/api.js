@@ -1,6 +1,6 @@
 /** Calls of the Kubernetes API as the signed-in user. */
 import { stream } from "./live.js";
-import { forget, pageKey, renew } from "./session.js";
+import { forget, pageKey, renew, renewal } from "./session.js";
 
 export class ApiError extends Error {
   /** @param {number} code @param {string} message */
@@ -23,7 +23,8 @@ export async function request(path, options = {}) {
   let answer = await ask();
   // A request that was not accepted has changed nothing.
   if (answer.status === 401 && (await renew())) answer = await ask();
-  if (answer.status === 401) forget();
+  // While the provider is away, a session that can be renewed is not over.
+  if (answer.status === 401 && !renewal()) forget();
   if (!answer.ok) {
     const body = await answer.json().catch(() => ({}));
     throw new ApiError(answer.status, body.message ?? `the server answered ${answer.status}`);
