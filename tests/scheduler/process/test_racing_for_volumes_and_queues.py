@@ -5,6 +5,7 @@ More rows of the table in docs/howto/run-many-schedulers.md; see test_racing_sch
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.scheduler.process.racing import race, racing
 
 from rota.api import conflict_reasons, errors
+from rota.apiserver.node_allocations.queue_index import QueueIndex, QueueState
 from rota.apiserver.subresources import binder
 from rota.client.pods import PODS
 from rota.client.transports.transport import Call
@@ -170,6 +172,48 @@ async def test_the_capability_of_a_queue_limits_the_queues_below_it(batch_cluste
     with pytest.raises(errors.Conflict, match="queue company has 3 of cpu, 2 taken, 2 requested"):
         await _bind(cluster, "red")
     await _bind(cluster, "free")
+
+
+async def test_a_group_that_has_just_moved_is_bound_by_the_limits_of_its_new_queue(
+    batch_cluster: BatchCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = batch_cluster
+    await cluster.add_node("n1", cpu="8")
+    await cluster.add_queue("small", capability={"cpu": "3"})
+    await cluster.add_queue("large")
+    for group, queue in (("a", "small"), ("b", "large")):
+        await cluster.client.create(POD_GROUPS, batches.make_group(group, 1, queue=queue))
+        await cluster.add_pod(group, cpu="2", annotations={batches.GROUP: group})
+    newest = QueueIndex.state
+    stale: list[QueueState] = []
+
+    async def state(index: QueueIndex, revision: int = 0) -> QueueState:
+        """The index lags: it has the move only if a reader waits for it."""
+        found = await newest(index, revision)
+        if not stale:
+            stale.append(copy.deepcopy(found))
+        return found if revision else copy.deepcopy(stale[0])
+
+    monkeypatch.setattr(QueueIndex, "state", state)
+    await _bind(cluster, "a")
+    await cluster.client.patch(POD_GROUPS, "b", {"spec": {"queue": "small"}}, namespace="default")
+    assert stale[0].groups["default/b"] == "large"
+    with pytest.raises(errors.Conflict, match="queue small has 3 of cpu, 2 taken, 2 requested"):
+        await _bind(cluster, "b")
+
+
+async def test_a_group_with_bound_pods_does_not_move_to_another_queue(batch_cluster: BatchCluster) -> None:
+    cluster = batch_cluster
+    await cluster.add_node("n1", cpu="8")
+    await cluster.add_queue("small", capability={"cpu": "1"})
+    await cluster.client.create(POD_GROUPS, batches.make_group("a", 1))
+    await cluster.add_pod("a", cpu="2", annotations={batches.GROUP: "a"})
+    await _bind(cluster, "a")
+    move = {"spec": {"queue": "small"}}
+    with pytest.raises(errors.Invalid, match=r"spec.queue: Forbidden: pod a of the group has a node"):
+        await cluster.client.patch(POD_GROUPS, "a", move, namespace="default")
+    await cluster.client.patch(PODS, "a", {"status": {"phase": "Failed"}}, namespace="default", subresource="status")
+    await cluster.client.patch(POD_GROUPS, "a", move, namespace="default")
 
 
 async def test_of_two_gangs_that_race_for_room_for_one_no_half_is_bound(batch_cluster: BatchCluster) -> None:

@@ -3,10 +3,10 @@
 A caller asks `needs_queues`, reads them if so, and calls `defaults`, then `errors`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from rota.api import fields
+from rota.api import fields, meta
 from rota.api.batch import job_rules, kinds, other_rules, queue_rules
 from rota.api.batch.job_rules import TemplateCheck
 
@@ -33,6 +33,23 @@ def needs_queues(resource: Resource, new: Object | None, old: Object | None) -> 
     if resource == CRON_JOBS:
         return new is not None and (old is None or new.get("spec") != old.get("spec"))
     return resource in (JOBS, POD_GROUPS) and old is None
+
+
+def changes_queue(new: Object, old: Object) -> bool:
+    """Whether a group moves to another queue."""
+    was, now = ((one.get("spec") or {}).get("queue") or kinds.DEFAULT_QUEUE for one in (old, new))
+    return bool(was != now)
+
+
+def queue_errors(group: Object, pods: Iterable[Object]) -> list[fields.FieldError]:
+    """Why a group cannot move to another queue: bound pods would be in a queue that nothing has let them into."""
+    for pod in pods:
+        annotations, status = meta.annotations(pod), pod.get("status") or {}
+        mine = meta.name(group) in (annotations.get(kinds.GROUP_NAME), annotations.get(kinds.OWN_GROUP_NAME))
+        if mine and (pod.get("spec") or {}).get("nodeName") and status.get("phase") not in ("Succeeded", "Failed"):
+            why = f"pod {meta.name(pod)} of the group has a node; delete its pods, or create a group in the other queue"
+            return [fields.forbidden(fields.Path("spec").child("queue"), why)]
+    return []
 
 
 def set_defaults(resource: Resource, new: dict[str, Any], old: Object | None, namespace: Object | None) -> None:

@@ -13,6 +13,7 @@ from rota.apiserver.interfaces import Attributes, Authorizer, Object, Question, 
 from rota.apiserver.strategies import pod_defaults, pod_specs
 
 _QUEUES: Final = GroupResource(*admission.QUEUES)
+_PODS: Final = GroupResource(*admission.PODS)
 _NAMESPACES: Final = GroupResource("", "namespaces")
 
 
@@ -40,6 +41,8 @@ class BatchRules:
         if resource == admission.COMMANDS:
             await self._check_target(at, new)
         found = admission.errors(resource, new, old, queues, _check_template)
+        if resource == admission.POD_GROUPS and old is not None and admission.changes_queue(new, old):
+            found += admission.queue_errors(new, await self._pods(at))
         if found:
             raise errors.invalid(at.resource.group_kind, meta.name(new) or at.name, found)
 
@@ -58,6 +61,9 @@ class BatchRules:
         if resource is None:
             return {}
         return {meta.name(one.object): one.object for one in await self._registry.list(resource)}
+
+    async def _pods(self, at: Attributes) -> list[Object]:
+        return [one.object for one in await self._registry.list(self._registry.resource(_PODS), at.namespace)]
 
     async def _namespace(self, at: Attributes, resource: admission.Resource) -> Object | None:
         if resource != admission.POD_GROUPS:

@@ -66,14 +66,18 @@ class QueueState:
             if value is None:
                 self.groups.pop(group, None)
             else:
-                spec = _glance(value).spec
-                self.groups[group] = (spec.queue if spec is not None else None) or kinds.DEFAULT_QUEUE
+                self.groups[group] = queue_of(value)
         elif key.startswith(_QUEUES):
             name = key.removeprefix(_QUEUES)
             if value is None:
                 self.queues.pop(name, None)
             else:
                 self.queues[name] = _queue(name, _glance(value).spec or _QueueSpec())
+
+    @property
+    def limits(self) -> bool:
+        """Whether any queue has a limit."""
+        return any(queue.capability for queue in self.queues.values())
 
     def limited(self, group: str) -> list[Queue]:
         """The queue of a group and those above it, as far as they have limits; none for a group that does not exist."""
@@ -110,6 +114,17 @@ class QueueState:
                     message = f"queue {queue.name} has {shown[0]} of {resource}, {shown[1]} taken, {shown[2]} requested"
                     return Collision("QueueLimitExceeded", queue.name, message, conflict_reasons.QUOTA)
         return None
+
+
+def group_key(group: str) -> str:
+    """The store key of a group, given as namespace/name."""
+    return f"{_GROUPS}{group}"
+
+
+def queue_of(group: bytes) -> str:
+    """The queue of a stored group."""
+    spec = _glance(group).spec
+    return (spec.queue if spec is not None else None) or kinds.DEFAULT_QUEUE
 
 
 def count(amounts: dict[str, int], more: Mapping[str, int], pods: int) -> None:

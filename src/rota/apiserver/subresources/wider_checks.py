@@ -14,7 +14,7 @@ from rota.apiserver import stored_form
 from rota.apiserver.node_allocations import overcommit_guard, pod_index, queue_index, storage_limits
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard, View, WiderView
 from rota.apiserver.node_allocations.pod_shares import Collision, PodAllocation
-from rota.apiserver.node_allocations.queue_index import QueueState
+from rota.apiserver.node_allocations.queue_index import QueueIndex, QueueState
 from rota.store.store_interface import Precondition, Put, Store
 
 Object = Mapping[str, Any]
@@ -43,6 +43,9 @@ class WiderChecks:
         self._users: Final[dict[str, str]] = {}
         self._taken: dict[str, dict[str, int]] | None = None
         self._queues: QueueState | None = None
+        #: Groups whose queue is known to be the one that the store has, and pods of groups that were counted.
+        self._current: Final[set[str]] = set()
+        self._counted: Final[list[tuple[str, PodAllocation]]] = []
 
     @property
     def keys(self) -> list[str]:
@@ -73,10 +76,9 @@ class WiderChecks:
             for claim in await self._exclusive(key, share):
                 self._users[claim] = key
                 self._used.add(overcommit_guard.claims_key(claim.partition("/")[0]))
-        if share.group and self._queues is not None and self._taken is not None:
-            for queue in self._queues.limited(pod_index.group_of(key, share)):
-                queue_index.count(self._taken.setdefault(queue.name, {}), share.requests, 1)
-                self._used.add(overcommit_guard.QUEUES_KEY)
+        if share.group and self._queues is not None:
+            self._counted.append((pod_index.group_of(key, share), share))
+            self._count(*self._counted[-1])
 
     # Claims
 
@@ -149,13 +151,32 @@ class WiderChecks:
         if group not in self._queues.groups:
             # It may be so new that the index does not have it yet.
             self._queues = await index.state((await self._store.revision_range()).revision)
+        elif self._queues.limits and group not in self._current:
+            await self._follow(index, group, self._queues)
         if not self._queues.limited(group):
             return None
         if self._taken is None:
             view = await self._wider(overcommit_guard.QUEUES_KEY)
             self._queues = await index.state(view.revision)
             self._taken = self._queues.totals(view.groups())
+            for each in self._counted:
+                self._count(*each)
         return self._queues.excess(group, share, self._taken)
+
+    async def _follow(self, index: QueueIndex, group: str, known: QueueState) -> None:
+        """Wait for the index if a group is in another queue by now: the limits of that one apply."""
+        self._current.add(group)
+        entry = await self._store.get(queue_index.group_key(group))
+        if entry is not None and queue_index.queue_of(entry.value) != known.groups[group]:
+            self._queues, self._taken = await index.state(entry.revision), None
+
+    def _count(self, group: str, share: PodAllocation) -> None:
+        """Add a pod that this transaction binds to what its queues have."""
+        if self._queues is None or self._taken is None:
+            return
+        for queue in self._queues.limited(group):
+            queue_index.count(self._taken.setdefault(queue.name, {}), share.requests, 1)
+            self._used.add(overcommit_guard.QUEUES_KEY)
 
 
 def _volume_key(claim: Object) -> str:
