@@ -6,17 +6,21 @@ import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
+import numpy as np
 from tests.forecaster.test_forecaster import Measuring
 
 from rota.api import meta
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.verbs import Client
-from rota.forecaster import autoscaler_webhook, kinds
+from rota.forecast.histograms import VPA_CPU, VPA_MEMORY
+from rota.forecaster import autoscaler_webhook, checkpoints, kinds
+from rota.forecaster.checkpoints import EXPIRED_S, HistoryState
 from rota.forecaster.forecaster import Forecaster, Settings, WebhookSettings
-from rota.forecaster.pod_updater import UNREACHED
-from rota.forecaster.pod_updates import MARK
+from rota.forecaster.pod_updater import UNREACHED, PodUpdater
+from rota.forecaster.pod_updates import EVICTED, MARK
 from rota.forecaster.vertical_autoscalers import Recommender
 from rota.kit import tasks
+from rota.kit.metrics import Metrics
 from rota.kit.system import SystemClock
 from rota.pki.authorities import Authority, Purpose
 from rota.pki.certificates import Names, Subject
@@ -147,6 +151,18 @@ async def test_recreate_evicts_within_budgets_until_the_webhook_is_not_asked() -
         left = await pods(client)
         assert len(left) == 1
         gone = ({"db-0", "db-1"} - left.keys()).pop()
+        # Another process waits for the replacement, too.
+        found = await client.get(kinds.AUTOSCALERS, "db", namespace="default")
+        assert (meta.condition(found, EVICTED) or {})["message"].startswith("1 pods at ")
+        (pod,) = left.values()
+        created = {"creationTimestamp": "2020-01-01T00:00:00Z"}
+        older = {**pod, "metadata": {**pod["metadata"], **created}}
+        successor = PodUpdater(client, clock=SystemClock(), metrics=Metrics("successor"))  # type: ignore[arg-type]
+        assert (
+            await successor.turn([found], [older, {**older, "metadata": {**older["metadata"], "uid": "x"}}], ())
+            == set()
+        )
+        assert (await pods(client)).keys() == left.keys()
         await known(made)
         assert request_of(await add(client, gone)) == "127m"
         # Without the webhook, the next replacement would come back as it was, again and again.
@@ -184,3 +200,26 @@ async def test_histories_survive_a_restart() -> None:
         for bound in ("target", "lowerBound"):
             (new,), (old,) = (each["status"]["recommendation"]["containerRecommendations"] for each in (found, former))
             assert new[bound] == old[bound]
+
+
+async def test_checkpoints_that_nothing_reads_are_deleted() -> None:
+    async with applying() as (made, client):
+        recommender = Recommender()
+        await client.create(kinds.AUTOSCALERS, autoscaler("Off"))
+        await add(client, "db-0")
+        await made.recommend(recommender)
+        now = SystemClock().now()
+        history = HistoryState(now, now, 1, (now, np.zeros(VPA_CPU.count)), (now, np.zeros(VPA_MEMORY.count)))
+        present = await client.get(kinds.AUTOSCALERS, "db", namespace="default")
+        other = {"metadata": {"name": "gone", "namespace": "default", "uid": "g"}}
+        for owner, container, at_s in (
+            (other, "c", now),
+            (present, "renamed", now - EXPIRED_S - 60),
+            (present, "recent", now - EXPIRED_S + 3600),
+        ):
+            document = checkpoints.document(owner, container, history, at_s)
+            del document["metadata"]["ownerReferences"]
+            await client.create(kinds.CHECKPOINTS, document)
+        assert await made.save(recommender, at_once=True) == 1
+        kept = {meta.name(each) for each in (await client.list(kinds.CHECKPOINTS)).items}
+        assert kept == {"db-c", "db-recent"}

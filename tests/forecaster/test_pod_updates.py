@@ -133,8 +133,9 @@ class Busy:
     def __init__(self) -> None:
         self.evicted: list[str] = []
 
-    async def patch(self, *_: Any, **__: Any) -> Any:
-        raise errors.ServiceUnavailable("try again")
+    async def patch(self, *_: Any, subresource: str, **__: Any) -> None:
+        if subresource == "resize":
+            raise errors.ServiceUnavailable("try again")
 
     async def create(self, _: Any, obj: Document, **__: Any) -> Any:
         self.evicted.append(obj["metadata"]["name"])
@@ -150,3 +151,52 @@ async def test_a_server_that_fails_to_resize_ends_neither_the_pod_nor_the_turn()
     assert await updater.turn([autoscaler("InPlaceOrRecreate"), recreated], pods, ()) == set()
     assert client.evicted == ["db-0"]
     assert list(updater._evicted) == [("b", 0)]
+
+
+def remembering(count: int, *, at_s: float, generation: int = 1) -> Document:
+    made = autoscaler()
+    made["metadata"]["generation"] = generation
+    condition = pod_updates.evicted_condition(made, count, at_s)
+    made["status"]["conditions"] = [{**condition, "lastTransitionTime": times.format_time(at_s)}]
+    return made
+
+
+def test_a_new_process_waits_for_the_replacements_of_evictions_by_the_former_one() -> None:
+    given, left = remembering(1, at_s=NOW - 30), [replica(0), replica(1)]
+    for number, pod in enumerate(left):
+        pod["metadata"]["uid"] = f"u{number}"
+    remembered = pod_updates.remembered(given, left)
+    assert remembered == Evictions(NOW - 30, 1, frozenset({"u0", "u1"}))
+    assert due(given, left, evictions=remembered) == []
+    marked = replica(2, age_s=10.0, metadata={"annotations": {MARK: "c"}, "uid": "u2"})
+    there = [*left, marked]
+    assert due(given, there, evictions=pod_updates.remembered(given, there))
+
+
+def test_evictions_by_a_former_spec_are_no_reason_to_wait() -> None:
+    given = remembering(1, at_s=NOW - 30)
+    given["metadata"]["generation"] = 2
+    assert pod_updates.remembered(given, [replica(0)]) is None
+
+
+@pytest.mark.parametrize(
+    "message", ["", "1 pods", "x pods at 2026-01-01T00:00:00Z by generation 1", "1 pods at noon by generation 1"]
+)
+def test_a_condition_that_cannot_be_read_remembers_nothing(message: str) -> None:
+    given = remembering(1, at_s=NOW)
+    given["status"]["conditions"][0]["message"] = message
+    assert pod_updates.remembered(given, [replica(0)]) is None
+
+
+class Unwritable(Busy):
+    """A client whose server takes no status."""
+
+    async def patch(self, *_: Any, **__: Any) -> None:
+        raise errors.ServiceUnavailable("try again")
+
+
+async def test_an_eviction_that_cannot_be_recorded_is_not_made() -> None:
+    client = Unwritable()
+    updater = PodUpdater(client, clock=SystemClock(), metrics=Metrics("test"))  # type: ignore[arg-type]
+    assert await updater.turn([autoscaler()], [replica(number) for number in range(2)], ()) == set()
+    assert client.evicted == []

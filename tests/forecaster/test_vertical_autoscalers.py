@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from rota.forecaster.vertical_autoscalers import EXPIRED_S, Recommender, is_target
+from rota.forecaster.checkpoints import EXPIRED_S
+from rota.forecaster.vertical_autoscalers import MOST_CONTAINERS, Recommender, is_target
 from rota.testing.clusters import Document, make_pod
 
 MINUTE_S = 60.0
@@ -172,3 +173,13 @@ def test_checkpoints_that_cannot_be_read_are_left_out(damage: dict[str, Any]) ->
     successor = Recommender()
     successor.restore(given, [{**kept, "status": {**kept["status"], **damage}}])
     assert "recommendation" not in successor.status(given, matched=True, now_s=0.0)
+
+
+def test_an_autoscaler_has_a_bounded_number_of_histories() -> None:
+    made, given = Recommender(), autoscaler()
+    for number in range(MOST_CONTAINERS + 20):
+        pod, usage = replica("web-1"), measured("web-1")
+        pod["spec"]["containers"][0]["name"] = usage["containers"][0]["name"] = f"c{number}"
+        made.add([given], [pod], [usage], number * MINUTE_S)
+    names = {each["spec"]["containerName"] for each in made.checkpoints(given, 0.0)}
+    assert names == {f"c{number}" for number in range(20, MOST_CONTAINERS + 20)}

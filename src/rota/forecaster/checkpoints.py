@@ -4,7 +4,7 @@ The wire is VPA's, so that its recommender and this one can follow each other: t
 scaled so that the greatest is 10,000, and the total is beside them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,11 +12,13 @@ import numpy as np
 
 from rota.api import meta, times
 from rota.forecast.arrays import Floats
-from rota.forecast.histograms import VPA_CPU, VPA_MEMORY, Buckets
+from rota.forecast.histograms import DAY_S, VPA_CPU, VPA_MEMORY, Buckets
 
 Object = Mapping[str, Any]
 
 VERSION: Final = "v3"
+#: A container that had its last sample so long before the others is gone; in VPA, too, it is forgotten then.
+EXPIRED_S: Final = 8 * DAY_S
 _GREATEST: Final = 10_000
 #: No history has a weight above this; weights that users write are of any size.
 _HEAVIEST: Final = 1e30
@@ -71,6 +73,25 @@ def is_of(autoscaler: Object, checkpoint: Object) -> bool:
 def container(checkpoint: Object) -> str:
     """The name of the container that a checkpoint is about."""
     return str((checkpoint.get("spec") or {}).get("containerName") or "")
+
+
+def is_stale(
+    checkpoint: Object, autoscalers: Iterable[Object], written: Container[tuple[str, str]], now_s: float
+) -> bool:
+    """Whether nothing will read a checkpoint any more.
+
+    Its autoscaler is gone, or no process has written it for so long that its container is forgotten; `written` are the
+    namespaces and names of those that were written just now.
+    """
+    if (meta.namespace(checkpoint), meta.name(checkpoint)) in written:
+        return False
+    if not any(is_of(each, checkpoint) for each in autoscalers):
+        return True
+    last = (checkpoint.get("status") or {}).get("lastUpdateTime")
+    try:
+        return last is not None and now_s - times.parse(last) > EXPIRED_S
+    except ValueError:
+        return False
 
 
 def state(checkpoint: Object) -> HistoryState | None:

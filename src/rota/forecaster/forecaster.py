@@ -25,7 +25,7 @@ from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object
 from rota.forecast.fleet import DEFAULTS, FleetSettings
 from rota.forecast.node_series import NodeSeries, workers_own
-from rota.forecaster import autoscaler_webhook, kinds
+from rota.forecaster import autoscaler_webhook, checkpoints, kinds
 from rota.forecaster.autoscaler_webhook import AutoscalerWebhook
 from rota.forecaster.cluster_states import ClusterStateController
 from rota.forecaster.metrics_sources import ApiMetrics, MetricsSource
@@ -287,13 +287,22 @@ class Forecaster:
         if now - self._saved_s < CHECKPOINTS_S and not at_once:
             return 0
         self._saved_s = now
-        documents = [
-            document
-            for each in (await self._client.list(kinds.AUTOSCALERS)).items
-            for document in recommender.checkpoints(each, now)
-        ]
+        autoscalers = (await self._client.list(kinds.AUTOSCALERS)).items
+        documents = [document for each in autoscalers for document in recommender.checkpoints(each, now)]
         gate = asyncio.Semaphore(_WRITES)
-        return sum(await asyncio.gather(*(self._save(gate, document) for document in documents)))
+        saved = sum(await asyncio.gather(*(self._save(gate, document) for document in documents)))
+        await self._collect(autoscalers, {(meta.namespace(each), meta.name(each)) for each in documents}, now)
+        return saved
+
+    async def _collect(self, autoscalers: Sequence[Object], written: set[tuple[str, str]], now: float) -> None:
+        """Delete checkpoints that nothing will read any more."""
+        try:
+            for each in (await self._client.list(kinds.CHECKPOINTS)).items:
+                if checkpoints.is_stale(each, autoscalers, written, now):
+                    with contextlib.suppress(errors.NotFound):
+                        await self._client.delete(kinds.CHECKPOINTS, meta.name(each), namespace=meta.namespace(each))
+        except (errors.Forbidden, errors.NotFound) as error:
+            log.warning("old checkpoints cannot be deleted", error=error)
 
     async def _save(self, gate: asyncio.Semaphore, document: dict[str, Any]) -> bool:
         name, namespace = meta.name(document), meta.namespace(document)

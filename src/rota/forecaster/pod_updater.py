@@ -1,17 +1,19 @@
 """Updates running pods of autoscaled workloads, as `pod_updates` decides.
 
 Pods are resized in place where the API server and the node can do that, and otherwise evicted within their disruption
-budgets. Their replacements get new resources by the webhook.
+budgets. Their replacements get new resources by the webhook. Evictions are written to the status of the autoscaler
+before they are made, so that a process that starts anew waits for their replacements, too.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
-from rota.api import errors, meta
+from rota.api import errors, meta, times
 from rota.client import pods as pod_actions
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, PatchType
 from rota.forecaster import pod_updates, recommended_pods
+from rota.forecaster.kinds import AUTOSCALERS
 from rota.forecaster.pod_updates import Evictions, Update
 from rota.kit import logs
 from rota.kit.clock import Clock
@@ -48,36 +50,69 @@ class PodUpdater:
                 here,
                 [one for one in ranges if meta.namespace(one) == place],
                 now_s=self._clock.now(),
-                evictions=self._evicted.get(key),
+                evictions=self._evicted.get(key) or pod_updates.remembered(each, here),
             )
             if decision.unreached:
                 unreached.add(meta.uid(each))
-            count = 0
+            count = said = 0
             for update in decision.updates:
-                if await self._update(update):
+                if await self._resized(update):
+                    continue
+                if count == said:
+                    said = count + 1 if await self._remember(each, count + 1) else said
+                if said > count and await self._evicted_now(update):
                     count += 1
                     known = frozenset(meta.uid(pod) for pod in here if recommended_pods.names(each, pod))
                     self._evicted[key] = Evictions(self._clock.now(), count, known)
+            if said > count:
+                await self._remember(each, count)
         return unreached
 
-    async def _update(self, update: Update) -> bool:
-        """Update one pod; whether it was evicted."""
-        name, namespace = meta.name(update.pod), meta.namespace(update.pod)
+    async def _remember(self, autoscaler: Object, count: int) -> bool:
+        """Write evictions to the status of the autoscaler; whether that is done. Without it, no pod is evicted."""
+        condition = pod_updates.evicted_condition(autoscaler, count, self._clock.now())
+        now = times.format_time(self._clock.now())
+        others = [each for each in meta.conditions(autoscaler) if each.get("type") != pod_updates.EVICTED]
+        conditions = meta.with_condition(others, condition, now=now) if count else others
+        try:
+            await self._client.patch(
+                AUTOSCALERS,
+                meta.name(autoscaler),
+                {"status": {"conditions": conditions}},
+                namespace=meta.namespace(autoscaler),
+                subresource="status",
+            )
+        except (errors.ApiError, TransportError) as error:
+            log.warning("evictions cannot be recorded", autoscaler=meta.qualified_name(autoscaler), error=error)
+            return False
+        return True
+
+    async def _resized(self, update: Update) -> bool:
+        """Resize a pod in place if that is wanted; whether nothing is left to do in this turn."""
         outcome = await self._resize(update) if update.in_place else ""
-        if not outcome:
-            try:
-                await pod_actions.evict(self._client, name, namespace=namespace, uid=meta.uid(update.pod))
-                outcome = "evicted"
-            except errors.TooManyRequests:
-                outcome = "budget"
-            except (errors.NotFound, errors.Conflict):
-                outcome = "gone"
-            except (errors.ApiError, TransportError) as error:
-                outcome = "failed"
-                log.warning("pod cannot be updated", pod=f"{namespace}/{name}", error=error)
-        self._updates.labels(outcome).inc()
-        log.info("pod with other than recommended resources", pod=f"{namespace}/{name}", outcome=outcome)
+        if outcome:
+            self._count(update, outcome)
+        return bool(outcome)
+
+    async def _evicted_now(self, update: Update) -> bool:
+        """Evict one pod; whether it was."""
+        name, namespace = meta.name(update.pod), meta.namespace(update.pod)
+        try:
+            await pod_actions.evict(self._client, name, namespace=namespace, uid=meta.uid(update.pod))
+            outcome = "evicted"
+        except errors.TooManyRequests:
+            outcome = "budget"
+        except (errors.NotFound, errors.Conflict):
+            outcome = "gone"
+        except (errors.ApiError, TransportError) as error:
+            outcome = "failed"
+            log.warning("pod cannot be updated", pod=f"{namespace}/{name}", error=error)
+        self._count(update, outcome)
         return outcome == "evicted"
+
+    def _count(self, update: Update, outcome: str) -> None:
+        self._updates.labels(outcome).inc()
+        log.info("pod with other than recommended resources", pod=meta.qualified_name(update.pod), outcome=outcome)
 
     async def _resize(self, update: Update) -> str:
         """Resize a pod in place; returns the outcome, which is empty if only a new pod can have other resources."""
@@ -107,4 +142,4 @@ class PodUpdater:
 
 
 def _key(autoscaler: Object) -> tuple[str, int]:
-    return meta.uid(autoscaler), int(meta.metadata(autoscaler).get("generation") or 0)
+    return meta.uid(autoscaler), pod_updates.generation(autoscaler)

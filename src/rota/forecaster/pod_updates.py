@@ -11,6 +11,7 @@ for example because a quota refuses it, the pods that are left would be the base
 for its replacements, at most half a day: it may have been made smaller.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -31,6 +32,9 @@ SIGNIFICANT: Final = 0.10
 LONG_S: Final = 12 * 3600.0
 #: A resize that waits for longer than this will not come.
 DEFERRED_S: Final = 300.0
+#: The condition of an autoscaler that keeps its last evictions over restarts.
+EVICTED: Final = "PodsEvicted"
+_EVICTED: Final = re.compile(r"(?P<count>\d+) pods at (?P<at>\S+) by generation (?P<generation>\d+)")
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -60,6 +64,40 @@ class Decision:
     updates: Sequence[Update] = ()
     #: A pod came after an eviction, and the webhook was not asked about it.
     unreached: bool = False
+
+
+def evicted_condition(autoscaler: Object, count: int, now_s: float) -> dict[str, str]:
+    """The condition that remembers evictions."""
+    message = f"{count} pods at {times.format_time(now_s)} by generation {generation(autoscaler)}"
+    return {"type": EVICTED, "status": "True", "reason": "RecommendationApplied", "message": message}
+
+
+def remembered(autoscaler: Object, pods: Iterable[Object]) -> Evictions | None:
+    """The last evictions by this generation, which a former process may have made; pods are those of the namespace.
+
+    Times have whole seconds. A pod of the same second counts as a replacement: otherwise one that came at once would be
+    waited for.
+    """
+    said = _EVICTED.fullmatch(str((meta.condition(autoscaler, EVICTED) or {}).get("message") or ""))
+    if said is None or int(said["generation"]) != generation(autoscaler):
+        return None
+    try:
+        at_s = times.parse(said["at"])
+    except ValueError:
+        return None
+    there = (pod for pod in pods if recommended_pods.names(autoscaler, pod))
+    known = frozenset(meta.uid(pod) for pod in there if _created_s(pod) < at_s)
+    return Evictions(at_s, int(said["count"]), known)
+
+
+def generation(autoscaler: Object) -> int:
+    """The generation of an autoscaler's spec."""
+    return int(meta.metadata(autoscaler).get("generation") or 0)
+
+
+def _created_s(pod: Object) -> float:
+    created = meta.metadata(pod).get("creationTimestamp")
+    return times.parse(created) if created else 0.0
 
 
 def decide(

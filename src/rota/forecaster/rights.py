@@ -17,7 +17,7 @@ def needed(settings: Settings) -> tuple[Right, ...]:
         *table("list", "verticalpodautoscalers", "autoscaling.k8s.io", loses="recommendations of requests"),
         *table("patch", "verticalpodautoscalers/status", "autoscaling.k8s.io", loses="recommendations of requests"),
         *table(
-            "create,get,list,update",
+            "create,delete,get,list,update",
             "verticalpodautoscalercheckpoints",
             "autoscaling.k8s.io",
             loses="histories over restarts",

@@ -27,15 +27,15 @@ from rota.forecast.recommendations import (
     vpa_range,
 )
 from rota.forecaster import checkpoints, recommended_pods
-from rota.forecaster.checkpoints import HistoryState
+from rota.forecaster.checkpoints import EXPIRED_S, HistoryState
 from rota.forecaster.recommended_pods import OFF, capped
 
 Object = Mapping[str, Any]
 
 #: What VPA recommends for a whole pod at least: millicores and bytes.
 LEAST: Final = {CPU: 25.0, MEMORY: 250.0 * 2**20}
-#: A container that had its last sample so long before the others is gone; in VPA, too, it is forgotten then.
-EXPIRED_S: Final = 8 * DAY_S
+#: Histories of one autoscaler; of more, those without a sample for longest are forgotten.
+MOST_CONTAINERS: Final = 100
 _FIELDS: Final = ("lowerBound", "target", "upperBound")
 _NO_PODS: Final = "no pod of the target was found"
 NO_WEBHOOK: Final = "start rota forecaster with --webhooks, or set updateMode to Off"
@@ -141,6 +141,9 @@ class Recommender:
                 self._add_pod(history, pod, metrics, now_s)
             newest_s = max((each.last_s for each in history.values()), default=0.0)
             for name in [name for name, each in history.items() if newest_s - each.last_s > EXPIRED_S]:
+                del history[name]
+            oldest = sorted(history, key=lambda name: history[name].last_s)
+            for name in oldest[: max(len(history) - MOST_CONTAINERS, 0)]:
                 del history[name]
             present = {meta.uid(pod) for pod in matched}
             for container in history.values():
