@@ -48,7 +48,7 @@ async def backup(
 async def backup_to_place(url: str, target: str, *, key_file: Path | None = None) -> dict[str, int]:
     """Write one complete backup to a place."""
     with place_of(target, key_file) as place:
-        async with opened(url, create=False) as store, places.claimed(place):
+        async with opened(url, create=False) as store, places.claimed(place, store):
             summary = await bases.take(store, place, time=system.SystemClock(), metrics=ShippingMetrics())
     return _as_dict(summary)
 

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rota import backups
 from rota.api import times
 from rota.kit import diagnostics, logs, system, tasks
@@ -79,7 +81,7 @@ async def fence(url: str, *, epoch: int) -> None:
                 f"that store is a {before.role.role} of epoch {before.role.epoch}",
                 "name the old primary, and the epoch that `rota standby promote` printed",
             )
-        superseded = roles.Role(role=roles.SUPERSEDED, epoch=epoch, level=before.role.level)
+        superseded = msgspec.structs.replace(before.role, role=roles.SUPERSEDED, epoch=epoch)
         if await roles.write(store, superseded, before) is None:
             raise errors.StoreError("the role of that store has just been changed", "look with: rota standby status")
 

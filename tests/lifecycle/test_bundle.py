@@ -12,6 +12,7 @@ import pytest
 from tests.lifecycle.specs import parsed
 
 from rota.kit.errors import UserError
+from rota.kit.levels import Levels
 from rota.lifecycle import bundle
 from rota.lifecycle.reach import Reach, StepFailed
 
@@ -76,6 +77,34 @@ def test_releases_are_installed_beside_each_other_and_only_with_the_right_hashes
     assert reach.ask(member, {"op": "observe", "server": ""})["releases"] == found["releases"]
     reach.ask(member, {"op": "remove", "unit": "none", "cluster": "lab"})
     assert not (tmp_path / "lab").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"rota/kit/levels.py": "OWN = '3-4'"}, "3-4"),
+        ({}, ""),
+    ],
+)
+def test_the_levels_of_a_release_are_read_from_its_wheel(tmp_path: Path, files: dict[str, str], found: str) -> None:
+    wheel = tmp_path / "rota-7.0-py3-none-any.whl"
+    wheel.write_bytes(_zipped({"rota/__init__.py": "", "rota/kit/__init__.py": "", **files}))
+    assert bundle._declared(wheel) == found
+
+
+def test_a_wheel_whose_levels_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "rota-7.0-py3-none-any.whl"
+    wheel.write_bytes(_zipped({"rota/__init__.py": "", "rota/kit/__init__.py": "", "rota/kit/levels.py": "1 / 0"}))
+    with pytest.raises(UserError, match="ZeroDivisionError"):
+        bundle._declared(wheel)
+
+
+@pytest.mark.parametrize(("levels", "found"), [("3-4", Levels(3, 4)), ("", Levels(1, 1))])
+def test_a_bundle_says_the_levels_of_its_release(tmp_path: Path, levels: str, found: Levels) -> None:
+    (tmp_path / "files").mkdir()
+    path = tmp_path / "x.bundle"
+    name = bundle._pack(tmp_path / "files", path, version="7.0", pip="pip.whl", levels=levels)
+    assert (bundle.release(path), bundle.levels(path)) == (name, found)
 
 
 def test_a_file_that_is_no_bundle_is_named(tmp_path: Path) -> None:

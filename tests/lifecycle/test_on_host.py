@@ -75,6 +75,37 @@ def test_a_member_is_placed_once_and_removed_without_a_trace(home: Path, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_old_releases_are_removed_unless_a_process_runs_from_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("1", "2", "3", "4"):
+        (home / "releases" / name).mkdir(parents=True)
+        (home / "releases" / name / "complete").touch()
+    (home / "current").symlink_to(Path("releases") / "4")
+    shim = os.fsencode(home / "releases" / "2") + b"/bin/python\0-m\0shim"
+    monkeypatch.setattr(on_host, "_command_lines", lambda: iter([b"python\0x", shim]))
+    found = ask(home, "observe", server="")
+    assert sorted(found["releases"]) == ["1", "2", "3", "4"]
+    assert found["idle_releases"] == ["1", "3", "4"]
+    ask(home, "prune", releases=["1", "2", "4", "../data"])
+    assert sorted(one.name for one in (home / "releases").iterdir()) == ["2", "3", "4"]
+    assert (home / "data").exists()
+
+
+def test_the_release_before_is_remembered_over_restarts(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_host, "_is_running", lambda *_: False)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: subprocess.CompletedProcess([], 0))
+    monkeypatch.setattr(subprocess.CompletedProcess, "pid", 1, raising=False)
+    for release, former in (("a", ""), ("a", ""), ("b", "a"), ("b", "a"), ("a", "b")):
+        ask(home, "start", restart=True, **{**service("pass"), "release": release})
+        found = ask(home, "observe", server="")
+        assert (found["started_release"], found["former_release"]) == (release, former)
+
+
+def test_a_command_gets_the_variables_of_its_request(home: Path) -> None:
+    command = [sys.executable, "-c", "import os; print(os.environ['ROTA_STORE'])"]
+    done = ask(home, "run", command=command, timeout_s=60, environment={"ROTA_STORE": "etcd://a"})
+    assert (done["code"], done["out"]) == (0, "etcd://a\n")
+
+
 def test_the_unit_of_another_clusters_member_is_left_alone(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

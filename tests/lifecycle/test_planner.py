@@ -7,6 +7,7 @@ import pytest
 from tests.lifecycle.specs import parsed
 
 from rota.kit.errors import UserError
+from rota.kit.levels import Levels
 from rota.lifecycle import planner, service_units
 from rota.lifecycle.cluster_spec import ClusterSpec, Member, Role
 from rota.lifecycle.observed import MemberState, NodeState, Observed
@@ -21,17 +22,23 @@ class Machines:
         self.states: dict[str, MemberState] = {}
         self.inventory: dict[str, Member] = {}
         self.nodes: dict[str, NodeState] = {}
+        #: The level of the cluster, and releases from which shims of a member run.
+        self.level = 0
+        self.shims: dict[str, set[str]] = {}
 
     def observed(self, spec: ClusterSpec) -> Observed:
         serving = any(one.serving for one in self.states.values())
         return Observed(
-            members={**{one.name: self.state(one.name) for one in spec.members}, **self.states},
+            members={name: self.state(name) for name in {*(one.name for one in spec.members), *self.states}},
             inventory=dict(self.inventory),
             nodes=dict(self.nodes) if serving else None,
+            level=self.level if serving else None,
         )
 
     def state(self, name: str) -> MemberState:
-        return self.states.get(name, MemberState(python="3.11.2"))
+        found = self.states.get(name, MemberState(python="3.11.2"))
+        busy = {found.started_release, *self.shims.get(name, ())}
+        return replace(found, idle_releases=found.releases - busy)
 
     def lose(self, name: str) -> None:
         self.states[name] = replace(self.state(name), fault="ssh fails", running=False, serving=False)
@@ -41,11 +48,37 @@ class Machines:
     def replace_machine(self, name: str) -> None:
         self.states[name] = MemberState(python="3.11.2")
 
-    def plan(self, verb: Verb, spec: ClusterSpec, *, release: str = "", forget: tuple[str, ...] = ()) -> Plan:
-        return planner.plan(verb, spec, self.observed(spec), release=release, forget=forget)
+    def plan(
+        self,
+        verb: Verb,
+        spec: ClusterSpec,
+        *,
+        release: str = "",
+        forget: tuple[str, ...] = (),
+        hold_level: bool = False,
+        speaks: Levels | None = None,
+    ) -> Plan:
+        return planner.plan(
+            verb,
+            spec,
+            self.observed(spec),
+            release=release,
+            speaks=speaks,
+            hold_level=hold_level,
+            forget=forget,
+        )
 
-    def run(self, verb: Verb, spec: ClusterSpec, *, release: str = "", most: int | None = None) -> Plan:
-        plan = self.plan(verb, spec, release=release)
+    def run(
+        self,
+        verb: Verb,
+        spec: ClusterSpec,
+        *,
+        release: str = "",
+        most: int | None = None,
+        hold_level: bool = False,
+        speaks: Levels | None = None,
+    ) -> Plan:
+        plan = self.plan(verb, spec, release=release, hold_level=hold_level, speaks=speaks)
         for step in plan.steps[:most]:
             self.take(step, spec, release)
         return plan
@@ -73,12 +106,23 @@ class Machines:
             case Action.REMOVE | Action.FORGET:
                 self.states.pop(name)
                 self.inventory.pop(name)
+            case Action.PRUNE:
+                gone = set(step.detail.split(", "))
+                assert gone.isdisjoint({state.started_release, state.former_release, *self.shims.get(name, ())})
+                self.states[name] = replace(state, releases=state.releases - gone)
+            case Action.RAISE_LEVEL:
+                masters = [self.state(one.name) for one in spec.masters]
+                assert all(one.serving and one.started_release == release for one in masters)
+                self.level = int(step.detail)
 
     def _start(self, member: Member, state: MemberState, spec: ClusterSpec, release: str, *, joins: bool) -> None:
         assert state.placed
         assert not release or release in state.releases
         digest = service_units.service(spec, member).digest
-        started = replace(state, running=True, digest=digest, started_release=release, current=release)
+        former = state.started_release if state.started_release != release else state.former_release
+        started = replace(
+            state, running=True, digest=digest, started_release=release, current=release, former_release=former
+        )
         if member.role is Role.MASTER:
             others = [one for one in self.inventory.values() if one.role is Role.MASTER and one.name != member.name]
             # A second master with keys of its own would not start.
@@ -136,6 +180,67 @@ def test_an_upgrade_installs_everywhere_and_restarts_one_member_at_a_time_master
     assert words(machines.run(Verb.UPGRADE, spec, release="1")) == [
         f"start/{name}" for name in ("m1", "m2", "w1", "w2")
     ]
+
+
+def _both(number: int) -> Levels:
+    """The levels of a release that brings a new one."""
+    return Levels(number - 1, number)
+
+
+def test_an_upgrade_raises_the_level_last_and_can_be_taken_back_before_that(machines: Machines) -> None:
+    spec = parsed(2, 1, program="", bundle="rota.bundle")
+    machines.level = 4
+    machines.run(Verb.CREATE, spec, release="4", speaks=_both(4))
+    assert "raise-level/m1" not in words(
+        machines.run(Verb.UPGRADE, spec, release="5", speaks=_both(5), hold_level=True)
+    )
+    assert words(machines.plan(Verb.UPGRADE, spec, release="5", speaks=_both(5))) == ["raise-level/m1"]
+    machines.run(Verb.UPGRADE, spec, release="4", speaks=_both(4))
+    assert machines.level == 4
+    assert words(machines.run(Verb.UPGRADE, spec, release="5", speaks=_both(5)))[-2:] == ["start/w1", "raise-level/m1"]
+    assert machines.level == 5
+    with pytest.raises(
+        UserError, match="release 4: the cluster has level 5, and this release knows levels up to 4; use"
+    ):
+        machines.plan(Verb.UPGRADE, spec, release="4", speaks=_both(4))
+    with pytest.raises(UserError, match=r"release 7: .* needs level 6 or more; upgrade to a release of level 6 first"):
+        machines.plan(Verb.UPGRADE, spec, release="7", speaks=_both(7))
+
+
+def test_the_level_stays_while_a_member_cannot_be_upgraded(machines: Machines) -> None:
+    spec = parsed(2, 1, program="", bundle="rota.bundle")
+    machines.level = 1
+    machines.run(Verb.CREATE, spec, release="1")
+    machines.lose("w1")
+    plan = machines.run(Verb.UPGRADE, spec, release="2", speaks=_both(2))
+    assert "raise-level/m1" not in words(plan)
+    assert plan.left == ("w1 is left out: ssh fails",)
+
+
+def test_the_level_of_an_installed_program_is_that_of_the_running_masters(machines: Machines) -> None:
+    spec = parsed(1, 1)
+    machines.level = 1
+    machines.run(Verb.CREATE, spec)
+    observed = machines.observed(spec)
+    assert planner.plan(Verb.UPGRADE, spec, replace(observed, master_levels=Levels(1, 1))).steps == ()
+    plan = planner.plan(Verb.UPGRADE, spec, replace(observed, master_levels=Levels(1, 2)))
+    assert words(plan) == ["raise-level/m1"]
+
+
+def test_two_releases_are_kept_and_those_of_running_tasks(machines: Machines) -> None:
+    spec = parsed(1, 1, program="", bundle="rota.bundle")
+    machines.run(Verb.CREATE, spec, release="1")
+    machines.shims["w1"] = {"1"}
+    for release in ("2", "3"):
+        machines.run(Verb.UPGRADE, spec, release=release)
+    assert machines.states["m1"].releases == {"2", "3"}
+    assert machines.states["w1"].releases == {"1", "2", "3"}
+    machines.shims.clear()
+    plan = machines.run(Verb.UPGRADE, spec, release="3")
+    assert [one.text for one in plan.steps] == ["remove 1 from w1"]
+    # The way back, and forward again.
+    assert words(machines.run(Verb.UPGRADE, spec, release="2")) == ["start/m1", "start/w1"]
+    assert words(machines.run(Verb.UPGRADE, spec, release="3")) == ["start/m1", "start/w1"]
 
 
 def test_scaling_does_not_change_releases_and_says_so(machines: Machines) -> None:
@@ -261,12 +366,19 @@ def test_wherever_runs_are_cut_off_the_next_ones_lead_to_the_file(machines: Mach
         assert machines.plan(Verb.SCALE, spec, release=release) == Plan(steps=())
         assert set(machines.inventory) == set(machines.states) == {one.name for one in spec.members}
         verb = Verb.SCALE
-        release = str(int(release) + 1)
+        machines.level, newer = int(release), str(int(release) + 1)
         for _ in range(rng.randint(0, 3)):
-            machines.run(Verb.UPGRADE, spec, release=release, most=rng.randint(0, 6))
-        machines.run(Verb.UPGRADE, spec, release=release)
-        assert machines.plan(Verb.UPGRADE, spec, release=release) == Plan(steps=())
+            if machines.level == int(release) and rng.random() < 0.3:
+                machines.run(Verb.UPGRADE, spec, release=release, speaks=_both(int(release)), most=rng.randint(0, 6))
+            machines.run(Verb.UPGRADE, spec, release=newer, speaks=_both(int(newer)), most=rng.randint(0, 6))
+        machines.run(Verb.UPGRADE, spec, release=newer, speaks=_both(int(newer)))
+        release = newer
+        # Old releases of a run that was cut off are removed by the next one.
+        machines.run(Verb.UPGRADE, spec, release=release, speaks=_both(int(newer)))
+        assert machines.plan(Verb.UPGRADE, spec, release=release, speaks=_both(int(newer))) == Plan(steps=())
         assert {one.started_release for one in machines.states.values()} == {release}
+        assert all(len(one.releases) <= 2 for one in machines.states.values())
+        assert machines.level == int(release)
     machines.run(Verb.DELETE, spec, release=release, most=rng.randint(0, 6))
     machines.run(Verb.DELETE, spec, release=release)
     assert not machines.inventory

@@ -33,9 +33,13 @@ def command() -> None:
     """
 
 
-def _options(*, removes: bool = False, drains: bool = False) -> Callable[[_F], _F]:
+def _options(*, removes: bool = False, drains: bool = False, upgrades: bool = False) -> Callable[[_F], _F]:
     def decorated(made: _F) -> _F:
         made = output.json_option(made)
+        if upgrades:
+            made = click.option(
+                "--hold-level", is_flag=True, help="Do not raise the cluster's level: the release before can come back."
+            )(made)
         if drains:
             made = click.option(
                 "--force", is_flag=True, help="Evict pods that no controller starts again, and local data of pods."
@@ -97,13 +101,16 @@ def scale(**given: Any) -> None:
     examples=[
         ("rota cluster upgrade -f cluster.yaml", "after the bundle, the program or options were changed in the file"),
         ("rota cluster upgrade -f cluster.yaml --plan", "print the order of restarts"),
+        ("rota cluster upgrade -f cluster.yaml --hold-level", "keep the way back open; run it again without to end it"),
     ],
 )
-@_options()
+@_options(upgrades=True)
 def upgrade(**given: Any) -> None:
     """Restart members with the release and options of the file, one at a time: masters first, then workers.
 
-    Tasks keep running while their worker restarts. To go back, name the former bundle in the file and run it again.
+    Tasks keep running while their worker restarts. When every member has the new release, the cluster's level is raised
+    (see `rota level`). Until then the former release can come back: name the former bundle in the file and run it
+    again. The machines keep the release in use and the one before.
     """
     _run("upgrade", given)
 

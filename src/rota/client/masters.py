@@ -147,12 +147,14 @@ class Registration:
             await self._clock.sleep(pause)
 
     async def renew(self) -> None:
-        """Write the Lease once."""
-        lease = self._lease()
-        try:
-            await self._client.patch(LEASES, self._name, lease, namespace=NAMESPACE)
-        except errors.NotFound:
-            await self._client.create(LEASES, lease)
+        """Write the Lease; again if the write itself has shown that the cluster's level was raised."""
+        level = None
+        while level != self._level():
+            level, lease = self._level(), self._lease()
+            try:
+                await self._client.patch(LEASES, self._name, lease, namespace=NAMESPACE)
+            except errors.NotFound:
+                await self._client.create(LEASES, lease)
 
     async def remove_old(self) -> None:
         """Remove the Leases of masters that are long gone."""

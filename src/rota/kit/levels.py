@@ -7,7 +7,7 @@ The level is raised when every master speaks the new one; from then on, masters 
 | level | what is new |
 | --- | --- |
 | 1 | releases without levels: they declare nothing |
-| 2 | the record of the store's role has the level, in a form that releases of level 1 refuse |
+| 2 | the record of the store's role has the level, in a form that level 1 refuses, and the store's identity |
 
 A change of a format that older releases cannot read needs a new level: raise `OWN`, add a row here, and write the new
 format only where `Levels` of the cluster say so. `FORMATS` is what this release writes at its newest level.

@@ -1,8 +1,8 @@
 """The offline bundle of a release: one file with everything that a machine without a network needs to install Rota.
 
 A bundle is an uncompressed tar file with wheels (Rota, its dependencies, pip), `requirements.txt` with the hash of
-each, and `manifest.json` with the hash of every file. A release is named by its version and the hash of the manifest,
-so two builds of one version are two releases.
+each, and `manifest.json` with the levels of the release and the hash of every file. A release is named by its version
+and the hash of the manifest, so two builds of one version are two releases.
 """
 
 import hashlib
@@ -13,9 +13,10 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rota.kit import errors
+from rota.kit.levels import Levels
 
 _MANIFEST: Final = "manifest.json"
 _REQUIREMENTS: Final = "requirements.txt"
@@ -42,24 +43,42 @@ def make(target: Path, *, source: Path, platform: tuple[str, ...] = ()) -> str:
         version = own.name.split("-")[1]
         line = f"rota=={version} --hash=sha256:{_digest(own)}\n"
         (folder / _REQUIREMENTS).write_text(f"{lock.read_text().rstrip()}\n{line}")
-        return _pack(folder, target, version=version, pip=pip.name)
+        return _pack(folder, target, version=version, pip=pip.name, levels=_declared(own))
 
 
 def release(path: Path) -> str:
     """The name of the release in a bundle, by its manifest; the machines verify every file."""
+    described, manifest = _manifest(path)
+    return _name(described["version"], manifest)
+
+
+def levels(path: Path) -> Levels:
+    """The levels of the release in a bundle; those of a bundle without the field are the first."""
+    return Levels.read(str(_manifest(path)[0].get("levels") or ""))
+
+
+def _manifest(path: Path) -> tuple[dict[str, Any], bytes]:
+    """The manifest of a bundle, and its text."""
     try:
         with tarfile.open(path, "r:") as files:
             entry = files.extractfile(_MANIFEST)
             assert entry is not None
-            manifest = entry.read()
-        return _name(json.loads(manifest)["version"], manifest)
-    except (OSError, tarfile.TarError, KeyError, ValueError) as problem:
+            text = entry.read()
+        described: dict[str, Any] = json.loads(text)
+        described["version"]
+    except (OSError, tarfile.TarError, KeyError, ValueError, TypeError) as problem:
         raise errors.UserError(f"{path} is no bundle: {problem}", "make one with 'rota cluster bundle'") from None
+    return described, text
 
 
-def _pack(folder: Path, target: Path, *, version: str, pip: str) -> str:
+def _pack(folder: Path, target: Path, *, version: str, pip: str, levels: str = "") -> str:
     files = sorted(folder.iterdir())
-    described = {"version": version, "pip": pip, "files": {one.name: _digest(one) for one in files}}
+    described = {
+        "version": version,
+        "levels": levels,
+        "pip": pip,
+        "files": {one.name: _digest(one) for one in files},
+    }
     manifest = json.dumps(described, indent=1, sort_keys=True).encode()
     partial = target.with_name(f".{target.name}.partial")
     with tarfile.open(partial, "w") as packed:
@@ -70,6 +89,15 @@ def _pack(folder: Path, target: Path, *, version: str, pip: str) -> str:
             packed.add(one, one.name, filter=_plain)
     partial.replace(target)
     return _name(version, manifest)
+
+
+def _declared(wheel: Path) -> str:
+    """The levels that the release in a wheel declares; empty if it is of the time before levels."""
+    ask = "import sys; sys.path.insert(0, sys.argv[1]); from rota.kit import levels; print(levels.OWN)"
+    done = subprocess.run([sys.executable, "-c", ask, str(wheel)], capture_output=True, text=True, check=False)
+    if done.returncode and "ImportError: cannot import name 'levels'" not in done.stderr:
+        raise errors.UserError(f"the levels of {wheel.name} cannot be read: {done.stderr.strip().splitlines()[-1]}")
+    return done.stdout.strip()
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:

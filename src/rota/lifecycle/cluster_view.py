@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.api import times
-from rota.kit import errors
+from rota.client import masters as masters_of_leases
+from rota.client.masters import Master
+from rota.kit import errors, levels
+from rota.kit.levels import Levels
 from rota.kit.system import SystemClock
 from rota.lifecycle import observed, service_units
 from rota.lifecycle.cluster_spec import ClusterSpec, Member, Role
@@ -25,14 +28,18 @@ _QUICK_S: Final = 60.0
 #: A join token is deleted at the end of a run; this is its life if the runner is killed before.
 _TOKEN_TTL: Final = "30m"  # noqa: S105 - a duration
 _TOKEN_USED_S: Final = 900.0
+_NODE_LEASES: Final = "kube-node-lease"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Nodes, and when each last renewed its lease, by the clock of its machine."""
+    """Nodes, and when each last renewed its lease, by the clock of its machine; and the levels of the masters."""
 
     nodes: dict[str, NodeState]
     renewals: dict[str, float]
+    #: The cluster's level, and the levels at which all running masters can work.
+    level: int = levels.FIRST
+    master_levels: Levels = levels.UNDECLARED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +90,7 @@ class ClusterView:
         """The nodes now; a report of this second is used again. `masters` are known to serve."""
         with self._lock:
             if self._report is None or self._clock.monotonic() - self._read_at > _FRESH_S:
-                text = self.rota("get", "nodes,leases", "-n", "kube-node-lease", "-o", "json", masters=masters)
+                text = self.rota("get", "nodes,leases", "-A", "-o", "json", masters=masters)
                 self._report, self._read_at = _read(json.loads(text)), self._clock.monotonic()
             return self._report
 
@@ -106,6 +113,18 @@ class ClusterView:
         if made is not None:
             self.rota("token", "delete", made.identifier)
 
+    def raise_level(self, master: Member) -> None:
+        """Raise the cluster's level, by the store that the master's process has."""
+        command = [service_units.program(self._spec, master.name), "level", "raise"]
+        environment = service_units.environment(self._spec, master)
+        done = self._reach.ask(
+            master,
+            {"op": "run", "command": command, "timeout_s": _QUICK_S, "environment": environment},
+            timeout_s=2 * _QUICK_S,
+        )
+        if done["code"]:
+            raise StepFailed(_said(done) or f"the level cannot be raised on {master.name}")
+
     def rota(self, *arguments: str, masters: Sequence[Member] = (), timeout_s: float = _QUICK_S) -> str:
         """The output of a `rota` command with the kubeconfig of the first master that answers."""
         problem: errors.UserError = StepFailed("no master serves", "run 'rota cluster repair'")
@@ -121,21 +140,39 @@ class ClusterView:
                 continue
             if not done["code"]:
                 return str(done["out"])
-            said = done["err"].strip().splitlines()
-            problem = StepFailed(said[-1].removeprefix("rota: ") if said else f"{arguments[0]} fails on {master.name}")
+            problem = StepFailed(_said(done) or f"{arguments[0]} fails on {master.name}")
         raise problem
+
+
+def _said(done: dict[str, Any]) -> str:
+    """The error of a command."""
+    lines = done["err"].strip().splitlines()
+    return str(lines[-1]).removeprefix("rota: ") if lines else ""
 
 
 def _read(listed: dict[str, Any]) -> Report:
     items = listed["items"]
+    leases = [one for one in items if one["kind"] == "Lease" and (one.get("spec") or {}).get("renewTime")]
+    running = _running([one for one in map(masters_of_leases.read, leases) if one is not None])
     return Report(
         nodes={one["metadata"]["name"]: _node(one) for one in items if one["kind"] == "Node"},
         renewals={
             one["metadata"]["name"]: times.parse(one["spec"]["renewTime"])
-            for one in items
-            if one["kind"] == "Lease" and (one.get("spec") or {}).get("renewTime")
+            for one in leases
+            if one["metadata"]["namespace"] == _NODE_LEASES
         },
+        level=max((one.level for one in running), default=levels.FIRST),
+        master_levels=Levels(
+            max((one.release_levels.oldest for one in running), default=levels.FIRST),
+            min((one.release_levels.newest for one in running), default=levels.FIRST),
+        ),
     )
+
+
+def _running(found: Sequence[Master]) -> list[Master]:
+    """The masters that run, by the newest of their own clocks: that of the operator's machine may be wrong."""
+    newest = max((one.renewed_at for one in found), default=0.0)
+    return [one for one in found if one.is_current(newest)]
 
 
 def _node(found: dict[str, Any]) -> NodeState:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rota.kit.levels import Levels
 from rota.lifecycle.cluster_spec import Member
 
 
@@ -25,6 +26,9 @@ class MemberState:
     serving: bool = False
     #: Whether the process has been started since `current` was set.
     started_release: str = ""
+    #: The release that ran before, and those from which no process runs.
+    former_release: str = ""
+    idle_releases: frozenset[str] = frozenset()
     has_keys: bool = False
     #: A worker's: whether it has credentials of the cluster.
     joined: bool = False
@@ -56,6 +60,9 @@ class Observed:
     inventory: Mapping[str, Member] = field(default_factory=dict)
     #: The nodes; None if no master answers.
     nodes: Mapping[str, NodeState] | None = None
+    #: The level of the cluster, and the levels at which all running masters can work; None if no master answers.
+    level: int | None = None
+    master_levels: Levels | None = None
 
     def state(self, name: str) -> MemberState:
         """The state of a member; that of an empty machine if it was never seen."""
@@ -73,6 +80,8 @@ def read_member(found: Mapping[str, Any]) -> MemberState:
         digest=found["digest"],
         serving=found["serving"],
         started_release=found["started_release"],
+        former_release=found["former_release"],
+        idle_releases=frozenset(found["idle_releases"]),
         has_keys=found["has_keys"],
         joined=found["joined"],
         python=found["python"],

@@ -60,6 +60,8 @@ def answer(request: dict[str, Any], payload: BinaryIO) -> Any:
             return prepare(home, request)
         if operation == "install":
             return install(home, request["release"], payload)
+        if operation == "prune":
+            return prune(home, request["releases"])
         if operation == "write":
             return write(home / request["path"], request["text"])
         if operation == "unlink":
@@ -86,6 +88,8 @@ def observe(home: Path, request: dict[str, Any]) -> dict[str, Any]:
         "running": running,
         "digest": service.get("digest", ""),
         "started_release": service.get("release", ""),
+        "former_release": service.get("former", ""),
+        "idle_releases": _idle_releases(home, [one.name for one in found]),
         "serving": running and bool(request["server"]) and _is_serving(request["server"]),
         "has_keys": (home / "encryption-keys.yaml").exists(),
         "joined": (home / "data" / "kubeconfig").exists(),
@@ -107,13 +111,28 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     try:
         done = subprocess.run(
             request["command"], capture_output=True, check=False, text=True, timeout=request["timeout_s"],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL, env={**os.environ, **request.get("environment", {})},
         )  # fmt: skip
     except OSError as problem:
         raise Failed(f"cannot run {request['command'][0]}: {problem.strerror}") from None
     except subprocess.TimeoutExpired:
         raise Failed(f"{' '.join(request['command'][:3])} takes more than {request['timeout_s']:g} s") from None
     return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+
+
+def _idle_releases(home: Path, releases: list[str]) -> list[str]:
+    """Releases from which no process runs: a worker's shims go on with the release that started them."""
+    if not releases:
+        return []
+    lines = b"\0".join(_command_lines())
+    return [one for one in releases if os.fsencode(home / "releases" / one) + b"/" not in lines]
+
+
+def _command_lines() -> Iterator[bytes]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                yield (entry / "cmdline").read_bytes()
 
 
 def _is_serving(server: str) -> bool:
@@ -195,6 +214,13 @@ def install(home: Path, release: str, payload: BinaryIO) -> None:
     write(folder / "complete", release)
 
 
+def prune(home: Path, releases: list[str]) -> None:
+    """Remove releases; the one in use and those of running processes stay."""
+    kept = {_current(home), _json(home / "service.json").get("release", "")}
+    for one in _idle_releases(home, [name for name in releases if name not in kept and Path(name).name == name]):
+        shutil.rmtree(home / "releases" / one, ignore_errors=True)
+
+
 def _unpack(payload: BinaryIO, folder: Path) -> None:
     """Unpack plain files; anything else in a bundle is refused, since it could write elsewhere."""
     try:
@@ -218,6 +244,8 @@ def start(home: Path, request: dict[str, Any]) -> float:
     if service["text"] and not _is_free(_UNITS / service["unit"], home):
         raise Failed(f"{service['unit']} is of a member of another cluster; give this member another name")
     before = _json(home / "service.json")
+    was = before.get("release", "")
+    service["former"] = was if was != service["release"] else before.get("former", "")
     runs = bool(before) and _is_running(home, before)
     if runs and not request["restart"] and before.get("digest") == service["digest"]:
         return 0.0

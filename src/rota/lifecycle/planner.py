@@ -7,7 +7,7 @@ observing and planning again: what it had done is not in the new plan.
 | --- | --- | --- | --- | --- |
 | create | yes | | | yes |
 | scale | yes | yes | | yes |
-| upgrade | | | yes, one member at a time, masters first | yes |
+| upgrade | | | yes, one member at a time, masters first; then the cluster's level | yes |
 | repair | | | | yes |
 | delete | | all | | |
 """
@@ -16,7 +16,8 @@ from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Final
 
-from rota.kit import errors
+from rota.kit import errors, levels
+from rota.kit.levels import Levels
 from rota.lifecycle import service_units
 from rota.lifecycle.cluster_spec import SQLITE, ClusterSpec, Manager, Member, Role
 from rota.lifecycle.observed import MemberState, Observed
@@ -35,13 +36,23 @@ class Verb(StrEnum):
     DELETE = "delete"
 
 
-def plan(verb: Verb, spec: ClusterSpec, observed: Observed, *, release: str = "", forget: Collection[str] = ()) -> Plan:
+def plan(
+    verb: Verb,
+    spec: ClusterSpec,
+    observed: Observed,
+    *,
+    release: str = "",
+    speaks: Levels | None = None,
+    hold_level: bool = False,
+    forget: Collection[str] = (),
+) -> Plan:
     """The steps of a verb; UserError if the file asks for something that the verb must not or cannot do.
 
-    `release` is the release of the file's bundle, empty with an installed program. `forget` are unreachable members
-    that are to be removed from the journal.
+    `release` is the release of the file's bundle and `speaks` its levels; with an installed program they are empty and
+    None. `hold_level` keeps the level of the cluster, so that an upgrade can be taken back. `forget` are unreachable
+    members that are to be removed from the journal.
     """
-    planning = _Planning(verb, spec, observed, release)
+    planning = _Planning(verb, spec, observed, release, speaks)
     unknown = set(forget) - observed.inventory.keys()
     if unknown:
         raise errors.UserError(f"there is no member {', '.join(sorted(unknown))}", "see 'rota cluster status'")
@@ -50,17 +61,21 @@ def plan(verb: Verb, spec: ClusterSpec, observed: Observed, *, release: str = ""
     else:
         planning.refuse()
         planning.converge(forget)
+        if verb is Verb.UPGRADE:
+            planning.finish(hold_level=hold_level)
     return Plan(steps=tuple(planning.steps), left=tuple(planning.left))
 
 
 class _Planning:
     """One plan in the making."""
 
-    def __init__(self, verb: Verb, spec: ClusterSpec, observed: Observed, release: str) -> None:
+    def __init__(self, verb: Verb, spec: ClusterSpec, observed: Observed, release: str, speaks: Levels | None) -> None:
         self._verb: Final = verb
         self._spec: Final = spec
         self._observed: Final = observed
         self._release: Final = release
+        #: An installed program is the one that the masters run.
+        self._speaks: Final = speaks or observed.master_levels
         self._stage = 0
         self.steps: Final[list[Step]] = []
         self.left: Final[list[str]] = []
@@ -88,6 +103,10 @@ class _Planning:
                 f"{_listed(gone)} has the store of the cluster",
                 "back it up, then create a new cluster and restore the backup there",
             )
+        if self._release and self._speaks is not None and self._observed.level is not None:
+            fault = levels.master_fault(self._observed.level, self._speaks)
+            if fault is not None:
+                raise _refusal(f"release {self._release}: {fault.message}", fault.remedy)
         for member in spec.members:
             self._refuse_machine(member, self._observed.state(member.name))
 
@@ -223,6 +242,26 @@ class _Planning:
             self.steps.append(Step(stage=self._stage, action=Action.START, member=one.name, restart=restart))
 
     # --- members that leave -----------------------------------------------------------------------------------------
+
+    # --- the end of an upgrade --------------------------------------------------------------------------------------
+
+    def finish(self, *, hold_level: bool) -> None:
+        """Remove releases that are too old to go back to, and raise the level when every member is upgraded."""
+        for member in self._spec.members:
+            state = self._observed.state(member.name)
+            kept = {self._release, state.started_release, state.current}
+            if state.started_release == self._release:
+                kept.add(state.former_release)
+            old = sorted(state.idle_releases - kept) if self._release and state.reachable else []
+            if old:
+                self._stage += 1
+                self.steps.append(
+                    Step(stage=self._stage, action=Action.PRUNE, member=member.name, detail=", ".join(old))
+                )
+        level, speaks = self._observed.level, self._speaks
+        if hold_level or self.left or level is None or speaks is None or level >= speaks.newest:
+            return
+        self._add(Action.RAISE_LEVEL, self._spec.masters[:1], detail=str(speaks.newest))
 
     def _remove_leaving(self, forget: Collection[str]) -> None:
         workers = [one for one in self._leaving if one.role is Role.WORKER]

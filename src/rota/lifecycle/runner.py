@@ -48,8 +48,16 @@ class Runner:
         members = {**inventory, **{one.name: one for one in self._spec.members}}
         states = self._view.states(list(members.values()))
         serving = [one for one in members.values() if one.role is Role.MASTER and states[one.name].serving]
-        nodes = self._view.report(masters=serving).nodes if serving else None
-        return Observed(members=states, inventory=dict(inventory), nodes=nodes)
+        if not serving:
+            return Observed(members=states, inventory=dict(inventory))
+        report = self._view.report(masters=serving)
+        return Observed(
+            members=states,
+            inventory=dict(inventory),
+            nodes=report.nodes,
+            level=report.level,
+            master_levels=report.master_levels,
+        )
 
     # --- acting -----------------------------------------------------------------------------------------------------
 
@@ -128,6 +136,10 @@ class Runner:
                 self._reach.ask(member, {"op": "remove", "unit": unit, "cluster": self._spec.name})
             case Action.FORGET:
                 pass
+            case Action.PRUNE:
+                self._reach.ask(member, {"op": "prune", "releases": step.detail.split(", ")})
+            case Action.RAISE_LEVEL:
+                self._raise_level(member, int(step.detail))
 
     def _start(self, member: Member, *, restart: bool) -> None:
         started_at = self._ask_start(member, restart=restart)
@@ -135,6 +147,10 @@ class Runner:
             self._wait(f"{member.name} does not serve", lambda: self._view.state(member).serving, member)
         else:
             self._wait_node(member, after=started_at)
+
+    def _raise_level(self, member: Member, level: int) -> None:
+        self._view.raise_level(member)
+        self._wait(f"the masters do not report level {level}", lambda: self._view.report().level >= level, member)
 
     def _ask_start(self, member: Member, *, restart: bool) -> float:
         """Start a member; returns when, by the clock of its machine."""

@@ -18,6 +18,8 @@ class Action(StrEnum):
     DELETE_NODE = "delete-node"
     REMOVE = "remove"
     FORGET = "forget"
+    PRUNE = "prune"
+    RAISE_LEVEL = "raise-level"
 
 
 _WORDS: Final = {
@@ -30,6 +32,8 @@ _WORDS: Final = {
     Action.DELETE_NODE: "delete the node {member}",
     Action.REMOVE: "stop {member} and remove its files",
     Action.FORGET: "forget {member}, which is not removed from its machine",
+    Action.PRUNE: "remove {detail} from {member}",
+    Action.RAISE_LEVEL: "raise the level of the cluster to {detail}; the release before cannot come back after that",
 }
 
 
@@ -40,7 +44,7 @@ class Step:
     stage: int
     action: Action
     member: str
-    #: The release to install, or the member to copy the keys from.
+    #: The release to install, the releases to remove, the member to copy the keys from, or the new level.
     detail: str = ""
     #: Restart the process although it runs: it has another release or configuration, or its node is not ready.
     restart: bool = False

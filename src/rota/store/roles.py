@@ -6,6 +6,7 @@ after a promotion has marked the old primary as superseded no master can write t
 The record also has the cluster's level (`kit.levels`); the same precondition stops masters that do not know a new one.
 """
 
+import secrets
 from collections.abc import Sequence
 from typing import Any, Final, Literal, Self
 
@@ -57,6 +58,8 @@ class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rest: tuple[Change, ...] = ()
     #: The cluster's level, which says which formats the store holds.
     level: int = levels.FIRST
+    #: Which store it is among all: a place of backups belongs to one. Empty before level 2, and of a standby.
+    identity: str = ""
 
 
 class Recorded(Struct, frozen=True):
@@ -128,7 +131,7 @@ async def revive(store: Store) -> int | None:
     found = await read(store)
     if found.role.role != SUPERSEDED:
         return None
-    return await write(store, Role(epoch=found.role.epoch, level=found.role.level), found)
+    return await write(store, msgspec.structs.replace(found.role, role=PRIMARY), found)
 
 
 async def begin(store: Store) -> None:
@@ -137,7 +140,7 @@ async def begin(store: Store) -> None:
     if recorded.revision or (await store.list("", limit=1)).entries:
         return
     # If the record is there meanwhile, another master has begun.
-    await write(store, Role(level=levels.OWN.newest), recorded)
+    await write(store, Role(level=levels.OWN.newest, identity=new_identity(levels.OWN.newest)), recorded)
 
 
 async def raise_level(store: Store, level: int, before: Recorded) -> bool:
@@ -146,7 +149,13 @@ async def raise_level(store: Store, level: int, before: Recorded) -> bool:
     From that commit on, masters whose release does not know the level can write nothing.
     """
     check_writable(before.role)
-    return await write(store, msgspec.structs.replace(before.role, level=level), before) is not None
+    identity = before.role.identity or new_identity(level)
+    return await write(store, msgspec.structs.replace(before.role, level=level, identity=identity), before) is not None
+
+
+def new_identity(level: int) -> str:
+    """An identity for a store that has none; records of level 1 have none."""
+    return "" if level == levels.FIRST else secrets.token_hex(16)
 
 
 def check_writable(role: Role) -> None:

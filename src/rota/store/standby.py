@@ -138,7 +138,7 @@ class Standby:
         snapshot = await self._source.snapshot()
         roles.check_writable(snapshot.role)
         role = msgspec.structs.replace(
-            snapshot.role, role=STANDBY, position=snapshot.revision, at=snapshot.at, syncing=False, rest=()
+            snapshot.role, role=STANDBY, position=snapshot.revision, at=snapshot.at, syncing=False, rest=(), identity=""
         )
         entries = [*snapshot.entries, Entry(roles.KEY, roles.encode(role), 0, 0)]
         await self._target.load(sorted(entries, key=lambda entry: entry.key), revision=snapshot.revision)
@@ -322,7 +322,7 @@ async def seal(primary: Store, standby: Recorded) -> int:
                 f"epoch {standby.role.epoch}",
                 "name the store that the standby follows",
             )
-        superseded = Role(role=SUPERSEDED, epoch=epoch, level=before.role.level)
+        superseded = msgspec.structs.replace(before.role, role=SUPERSEDED, epoch=epoch)
         if (revision := await roles.write(primary, superseded, before)) is not None:
             return revision
 
@@ -351,7 +351,7 @@ async def promote(target: Store, *, time: clock.Clock, primary: Store | None, so
                 "the standby was being made equal to its primary and holds no whole state",
                 "give --from to complete it, or restore a backup",
             )
-        promoted = Role(epoch=role.epoch + 1, level=role.level)
+        promoted = Role(epoch=role.epoch + 1, level=role.level, identity=roles.new_identity(role.level))
         # What is left of the position, at most one write, goes with the promotion.
         if await roles.write(target, promoted, recorded, writes=_writes(role.rest)) is not None:
             return Promotion(role.epoch + 1, role.position, role.at)

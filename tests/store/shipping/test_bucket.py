@@ -1,5 +1,6 @@
 """A continuous backup in a bucket: the same moments as in a folder, through the S3 API of a real server."""
 
+import asyncio
 import base64
 import contextlib
 import random
@@ -8,21 +9,23 @@ from pathlib import Path
 
 import pytest
 from tests.store.shipping import s3_server
-from tests.store.shipping.test_following import following, write
+from tests.store.shipping.test_following import Shipped, following, write
 
 from rota import backups
 from rota.kit import system
-from rota.store import errors
+from rota.kit.metrics import Metrics
+from rota.store import errors, roles
 from rota.store.logstore import LogStore
-from rota.store.shipping import recovery, s3_client
+from rota.store.shipping import places, recovery, s3_client
 from rota.store.shipping.bucket import BucketPlace
 from rota.store.shipping.follower import Follower, Settings
+from rota.store.shipping.metrics import ShippingMetrics
 from rota.store.shipping.places import ClaimLost
 from rota.store.shipping.s3_client import S3Client
 from rota.store.standby_sources import PlaceSource
 from rota.store.store_interface import Entry, RevisionRange
 from rota.testing.clocks import FakeClock
-from rota.testing.store_contract import opened
+from rota.testing.store_contract import PATIENCE_S, opened
 
 CLOCK = system.SystemClock()
 
@@ -157,6 +160,42 @@ async def test_a_writer_ends_when_another_one_claimed_the_place(environment: dic
         await time.advance(60.0)
         with pytest.raises(ClaimLost, match="another `rota backup` writes to s3://b"):
             place.upload("x", tmp_path / "file")
+
+
+async def test_a_refusal_in_the_middle_is_waited_out(environment: dict[str, str], tmp_path: Path) -> None:
+    """Credentials that have expired are renewed, and a policy is corrected."""
+    place, metrics = place_of(environment, tmp_path / "scratch"), Metrics("backup")
+    async with opened("memory://") as store:
+        shipped = Shipped()
+        follower = Follower(store, place, time=CLOCK, on_confirmed=shipped, metrics=ShippingMetrics(metrics))
+        running = asyncio.create_task(follower.run())
+        try:
+            await shipped.reaches(1)
+            good = place._client
+            place._client = client_of({**environment, "AWS_SECRET_ACCESS_KEY": "expired"})  # type: ignore[misc]
+            history = await write(store, random.Random(30), 3)
+            async with asyncio.timeout(PATIENCE_S):
+                while not metrics.value("errors_total", what="log"):  # noqa: ASYNC110 - the follower counts
+                    await asyncio.sleep(0.01)
+            assert not running.done()
+            place._client = good  # type: ignore[misc]
+            await shipped.reaches(max(history))
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+    assert state(place, max(history)) == history[max(history)]
+
+
+async def test_a_bucket_belongs_to_one_store(environment: dict[str, str], tmp_path: Path) -> None:
+    place = place_of(environment, tmp_path / "scratch")
+    async with opened("memory://") as one, opened("memory://") as other:
+        for store in (one, other):
+            await roles.begin(store)
+        for _ in range(2):
+            async with places.claimed(place, one):
+                assert place.owner() == (await roles.read(one)).role.identity
+        with pytest.raises(errors.StoreError, match="has the backups of another store; name an empty place"):
+            await Follower(other, place, time=CLOCK).run()
 
 
 async def test_a_bucket_that_cannot_be_used_is_refused_at_the_start(

@@ -12,7 +12,7 @@ import pytest
 
 from rota.kit import system
 from rota.kit.metrics import Metrics
-from rota.store import errors, logstore
+from rota.store import errors, logstore, roles
 from rota.store.shipping import bases, catalog, recovery
 from rota.store.shipping.folder import Folder
 from rota.store.shipping.follower import Confirmed, Follower, Settings
@@ -391,3 +391,30 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - the condition changes in other tasks
             await asyncio.sleep(0.01)
+
+
+async def test_a_folder_belongs_to_one_store(tmp_path: Path) -> None:
+    """Two clusters that write to one folder would mix their logs."""
+    async with opened("memory://") as one, opened("memory://") as other, opened("memory://") as old:
+        for store in (one, other):
+            await roles.begin(store)
+        await old.create("/k", b"1")
+        for _ in range(2):
+            async with following(one, tmp_path) as shipped:
+                await one.commit(Transaction((Put("/k", b"1"),)))
+                await shipped.reaches((await one.revision_range()).revision)
+        for store in (other, old):
+            with pytest.raises(errors.StoreError, match="has the backups of another store; name an empty place"):
+                await Follower(store, Folder(tmp_path), time=CLOCK).run()
+
+
+async def test_a_folder_of_a_store_without_an_identity_belongs_to_it_when_it_has_one(tmp_path: Path) -> None:
+    async with opened("memory://") as store:
+        await store.create("/k", b"1")
+        async with following(store, tmp_path) as shipped:
+            await shipped.reaches(1)
+        assert Folder(tmp_path).owner() == ""
+        assert await roles.raise_level(store, 2, await roles.read(store))
+        async with following(store, tmp_path) as shipped:
+            await shipped.reaches((await store.revision_range()).revision)
+        assert Folder(tmp_path).owner() == (await roles.read(store)).role.identity

@@ -37,8 +37,11 @@ async def raised(store: Store, level: int) -> None:
 async def test_an_empty_store_begins_at_the_newest_level_and_another_keeps_its_level() -> None:
     async with opened("memory://") as new, opened("memory://") as old:
         await roles.begin(new)
-        assert (await roles.read(new)).role == Role(level=levels.OWN.newest)
+        begun = (await roles.read(new)).role
+        assert begun == Role(level=levels.OWN.newest, identity=begun.identity)
+        assert begun.identity
         await roles.begin(new)
+        assert (await roles.read(new)).role == begun
         assert (await FencedStore.of(new)).level == levels.OWN.newest
         await old.create("/k", b"1")
         await roles.begin(old)
@@ -129,8 +132,11 @@ async def test_a_standby_has_the_level_of_its_primary_also_after_its_promotion()
             await reaches(target, await newest(primary))
             assert (await roles.read(target)).role.level == 2
         await standby.promote(target, time=CLOCK, primary=primary, source=StoreSource(primary, CLOCK))
-        assert (await roles.read(target)).role == Role(epoch=1, level=2)
-        assert (await roles.read(primary)).role.level == 2
+        promoted, former = (await roles.read(target)).role, (await roles.read(primary)).role
+        assert promoted == Role(epoch=1, level=2, identity=promoted.identity)
+        assert former == Role(role="superseded", epoch=1, level=2, identity=former.identity)
+        # Another store, with revisions of its own: its backups go to another place.
+        assert len({"", promoted.identity, former.identity}) == 3
         async with opened("memory://") as third, standing_by(third, target):
             await reaches(third, await newest(target))
             assert (await roles.read(third)).role.level == 2

@@ -11,6 +11,7 @@ import yaml
 
 from rota.cli import output
 from rota.kit import errors, system
+from rota.kit.levels import Levels
 from rota.lifecycle import bundle, cluster_spec, journal, planner, runner
 from rota.lifecycle.cluster_spec import ClusterSpec, Member, Role
 from rota.lifecycle.journal import Journal, Record
@@ -25,13 +26,26 @@ _INCOMPLETE: Final = 1
 
 
 def run(
-    verb: str, *, file: Path, only_plan: bool, as_json: bool, forget: Sequence[str] = (), force: bool = False
+    verb: str,
+    *,
+    file: Path,
+    only_plan: bool,
+    as_json: bool,
+    forget: Sequence[str] = (),
+    force: bool = False,
+    hold_level: bool = False,
 ) -> None:
     """Carry out a verb, or print its plan."""
-    spec, release, working = _prepared(file, force=force)
+    spec, release, speaks, working = _prepared(file, force=force)
+
+    def planned(observed: Observed) -> Plan:
+        return planner.plan(
+            Verb(verb), spec, observed, release=release, speaks=speaks, hold_level=hold_level, forget=forget
+        )
+
     if only_plan:
         found = journal.read(journal.path_of(file))
-        plan = planner.plan(Verb(verb), spec, working.observe(found.inventory), release=release, forget=forget)
+        plan = planned(working.observe(found.inventory))
         _show_plan(plan, as_json=as_json)
         return
     with Journal(journal.path_of(file), spec.name) as kept:
@@ -40,7 +54,7 @@ def run(
         observed = working.observe(kept.record.inventory)
         if verb == Verb.CREATE:
             observed = _adopted(kept, spec, observed)
-        plan = planner.plan(Verb(verb), spec, observed, release=release, forget=forget)
+        plan = planned(observed)
         say = output.note if as_json else click.echo
         working.run(plan, kept, verb=verb, say=say, clock=system.SystemClock())
     if as_json:
@@ -63,7 +77,7 @@ def _adopted(kept: Journal, spec: ClusterSpec, observed: Observed) -> Observed:
 
 def status(*, file: Path, as_json: bool) -> None:
     """Show what the machines report."""
-    spec, release, working = _prepared(file, force=False)
+    spec, release, _, working = _prepared(file, force=False)
     record = journal.read(journal.path_of(file))
     observed = working.observe(record.inventory)
     members = {**record.inventory, **{one.name: one for one in spec.members}}
@@ -73,6 +87,7 @@ def status(*, file: Path, as_json: bool) -> None:
         output.document(
             {
                 "cluster": spec.name,
+                "level": observed.level,
                 "members": rows,
                 "unfinished": _unfinished(record) if record.verb else None,
                 "repairs": [one.as_json() for one in plan.steps],
@@ -84,6 +99,8 @@ def status(*, file: Path, as_json: bool) -> None:
             ["NAME", "ROLE", "ADDRESS", "STATE", "RELEASE", "DETAIL"],
             [[one[name] for name in ("name", "role", "address", "state", "release", "detail")] for one in rows],
         )
+        if observed.level is not None:
+            click.echo(f"the cluster has level {observed.level}")
         if record.verb:
             click.echo(_unfinished(record))
         for line in (*(one.text for one in plan.steps), *plan.left, *problem):
@@ -99,12 +116,14 @@ def _repairs(spec: ClusterSpec, observed: Observed, release: str) -> tuple[Plan,
         return Plan(steps=()), (str(problem),)
 
 
-def _prepared(file: Path, *, force: bool) -> tuple[ClusterSpec, str, Runner]:
+def _prepared(file: Path, *, force: bool) -> tuple[ClusterSpec, str, Levels | None, Runner]:
+    """The file, the release of its bundle with its levels, and what works on the machines."""
     spec = _read(file)
     path = file.parent / spec.bundle if spec.bundle else None
     release = bundle.release(path) if path is not None else ""
+    speaks = bundle.levels(path) if path is not None else None
     reach = Reach(spec, folder=file.absolute().parent)
-    return spec, release, runner.Runner(spec, reach, release=release, bundle=path, force=force)
+    return spec, release, speaks, runner.Runner(spec, reach, release=release, bundle=path, force=force)
 
 
 def _read(file: Path) -> ClusterSpec:

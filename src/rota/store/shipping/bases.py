@@ -62,7 +62,7 @@ class ScheduledBackups:
         Raises the error of the first backup; later ones are tried again.
         """
         taken = 0
-        async with places.claimed(self._place):
+        async with places.claimed(self._place, self._store):
             found = await asyncio.to_thread(self._place.catalog)
             last = found.bases[-1].taken_at if found.bases else float("-inf")
             self._metrics.base_at.set(max(last, 0.0))

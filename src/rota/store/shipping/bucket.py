@@ -17,7 +17,7 @@ from typing import Final
 from rota.kit import clock, logs
 from rota.store import archive
 from rota.store.shipping import catalog, s3_client
-from rota.store.shipping.places import ClaimLost
+from rota.store.shipping.places import ClaimLost, PlaceRefused
 from rota.store.shipping.s3_client import S3Client
 from rota.store.shipping.segments import Segment, SegmentWriter
 from rota.store.store_interface import Batch
@@ -27,6 +27,7 @@ log = logs.get(__name__)
 #: A request a second costs little, and a second may be lost.
 PAUSE_S: Final = 1.0
 _CLAIM: Final = "follower"
+_OWNER: Final = "store-identity"
 _PROBE: Final = "probe"
 _CLAIM_CHECK_S: Final = 30.0
 _DOWNLOADS: Final = 8
@@ -69,6 +70,17 @@ class BucketPlace:
         self._client.put(self._prefix + _CLAIM, self._claim)
         self._claim_checked = self._time.monotonic()
         yield
+
+    def owner(self) -> str:
+        """The content of an object."""
+        try:
+            return self._client.get(self._prefix + _OWNER).decode()
+        except s3_client.S3Missing:
+            return ""
+
+    def belong_to(self, identity: str) -> None:
+        """Write the object."""
+        self._client.put(self._prefix + _OWNER, identity.encode())
 
     def catalog(self) -> catalog.Catalog:
         """What the bucket holds, from the names of its objects."""
@@ -129,18 +141,29 @@ class BucketPlace:
             log.warning("cannot delete an object", name=path.name, problem=str(problem))
 
     def probe(self) -> None:
-        """Raise OSError if nothing can be written."""
-        self._client.put(self._prefix + _PROBE, b"")
+        """Raise OSError or PlaceRefused if nothing can be written."""
+        with _may_pass():
+            self._client.put(self._prefix + _PROBE, b"")
 
     def upload(self, name: str, path: Path) -> None:
         """Write an object, unless another writer has claimed the place."""
-        if self._time.monotonic() - self._claim_checked >= _CLAIM_CHECK_S:
-            if self._client.get(self._prefix + _CLAIM) != self._claim:
-                raise ClaimLost(
-                    f"another `rota backup` writes to {self.name}", "end one of them, or name another prefix"
-                )
-            self._claim_checked = self._time.monotonic()
-        self._client.put(self._prefix + name, path)
+        with _may_pass():
+            if self._time.monotonic() - self._claim_checked >= _CLAIM_CHECK_S:
+                if self._client.get(self._prefix + _CLAIM) != self._claim:
+                    raise ClaimLost(
+                        f"another `rota backup` writes to {self.name}", "end one of them, or name another prefix"
+                    )
+                self._claim_checked = self._time.monotonic()
+            self._client.put(self._prefix + name, path)
+
+
+@contextlib.contextmanager
+def _may_pass() -> Iterator[None]:
+    """A refusal in the middle of a backup ends nothing: the follower holds history and tries again."""
+    try:
+        yield
+    except s3_client.S3Refused as problem:
+        raise PlaceRefused(problem.message, problem.remedy) from problem
 
 
 class _PartWriter:

@@ -12,6 +12,7 @@ from rota.store.shipping import catalog
 from rota.store.shipping.segments import SegmentWriter, sync_folder
 
 _LOCK: Final = ".follower.lock"
+_OWNER: Final = "store-identity"
 _NEW_BASE: Final = ".base.new"
 _PROBE: Final = ".probe"
 #: A usual batch fits into this much.
@@ -51,6 +52,21 @@ class Folder:
             yield
         finally:
             os.close(lock)
+
+    def owner(self) -> str:
+        """The content of a file."""
+        path = self._path / _OWNER
+        return path.read_text() if path.exists() else ""
+
+    def belong_to(self, identity: str) -> None:
+        """Write the file as a whole."""
+        new = self._path / f".{_OWNER}.new"
+        with new.open("w") as file:
+            file.write(identity)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path / _OWNER)
+        sync_folder(self._path)
 
     def catalog(self) -> catalog.Catalog:
         """What the folder holds."""

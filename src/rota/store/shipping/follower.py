@@ -17,7 +17,7 @@ from rota.kit import clock, logs
 from rota.store import errors, holds
 from rota.store.shipping import bases, places
 from rota.store.shipping.metrics import ShippingMetrics
-from rota.store.shipping.places import LogWriter, Place
+from rota.store.shipping.places import LogWriter, Place, PlaceRefused
 from rota.store.store_interface import Batch, Store
 
 log = logs.get(__name__)
@@ -77,7 +77,7 @@ class Follower:
 
     async def run(self) -> None:
         """Follow the store. Raises StoreError if the place or the store cannot be used at the start."""
-        async with places.claimed(self._place):
+        async with places.claimed(self._place, self._store):
             await self._resume()
             if not self._shipped:
                 self._confirm(await self._take_base(), self._base_at)
@@ -88,7 +88,7 @@ class Follower:
                     return  # the store was closed
                 except (errors.Expired, errors.SlowWatcher) as problem:
                     log.info("the watch of the log ended, continuing", shipped=self._shipped, why=str(problem))
-                except (errors.Unavailable, OSError) as problem:
+                except (errors.Unavailable, PlaceRefused, OSError) as problem:
                     await self._wait_out(problem)
 
     async def _resume(self) -> None:
@@ -176,7 +176,7 @@ class Follower:
             while True:
                 await self._time.sleep(_RETRY_S)
                 await hold.keep()
-                with contextlib.suppress(errors.Unavailable, OSError):
+                with contextlib.suppress(errors.Unavailable, PlaceRefused, OSError):
                     newest = (await self._store.revision_range()).revision
                     await asyncio.to_thread(self._place.probe)
                     self._compare(newest)

@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Protocol
 
 from rota.kit import logs
-from rota.store import errors
+from rota.store import errors, roles
 from rota.store.shipping.catalog import Catalog
-from rota.store.store_interface import Batch
+from rota.store.store_interface import Batch, Store
 
 log = logs.get(__name__)
 
 
 class ClaimLost(errors.StoreError):
     """Another process writes to the place now."""
+
+
+class PlaceRefused(errors.StoreError):
+    """The place refuses a write now. It may take it later: credentials are renewed, and policies are corrected."""
 
 
 class LogWriter(Protocol):
@@ -30,7 +34,7 @@ class LogWriter(Protocol):
         ...
 
     def append(self, batch: Batch, taken_at: float) -> None:
-        """Write a batch; it is durable when this returns. Raises OSError if it is not."""
+        """Write a batch; it is durable when this returns. Raises OSError or PlaceRefused if it is not."""
         ...
 
     def complete(self) -> None:
@@ -39,7 +43,7 @@ class LogWriter(Protocol):
 
 
 class Place(Protocol):
-    """Keeps base backups and the log since them. Raises OSError for failures that may pass."""
+    """Keeps base backups and the log since them. Raises OSError or PlaceRefused for failures that may pass."""
 
     @property
     def name(self) -> str:
@@ -63,6 +67,14 @@ class Place(Protocol):
 
     def claim(self) -> AbstractContextManager[None]:
         """Make the place ready for writing and keep other writers out."""
+        ...
+
+    def owner(self) -> str:
+        """The identity of the store that the place belongs to; empty if it belongs to none yet."""
+        ...
+
+    def belong_to(self, identity: str) -> None:
+        """Make the place that of a store."""
         ...
 
     def catalog(self) -> Catalog:
@@ -102,16 +114,29 @@ class Place(Protocol):
         ...
 
     def probe(self) -> None:
-        """Raise OSError if nothing can be written."""
+        """Raise OSError or PlaceRefused if nothing can be written."""
         ...
 
 
 @asynccontextmanager
-async def claimed(place: Place) -> AsyncIterator[None]:
-    """Claim a place; the event loop runs on while a bucket answers."""
+async def claimed(place: Place, store: Store) -> AsyncIterator[None]:
+    """Claim a place for a store; the event loop runs on while a bucket answers.
+
+    StoreError if the place belongs to another store: the backups of two clusters would be mixed.
+    """
+    identity = (await roles.read(store)).role.identity
     with ExitStack() as held:
         await to_its_end(lambda: held.enter_context(place.claim()))
+        await to_its_end(_check_owner, place, identity)
         yield
+
+
+def _check_owner(place: Place, identity: str) -> None:
+    owner = place.owner()
+    if owner and owner != identity:
+        raise errors.StoreError(f"{place.name} has the backups of another store", "name an empty place")
+    if identity and not owner:
+        place.belong_to(identity)
 
 
 async def to_its_end(call: Callable[..., None], *arguments: object) -> None:
