@@ -35,12 +35,6 @@ _CONNECT_S: Final = 10.0
 _PATIENCE_S: Final = 60.0
 #: Members of a Cluster's spec that placement uses, not connections.
 _WITHOUT_CONNECTION: Final = frozenset({"provider", "region", "resourceModels", "taints", "zone", "zones"})
-_HANDSHAKE: Final = (
-    b"sec-websocket-key",
-    b"sec-websocket-version",
-    b"sec-websocket-protocol",
-    b"sec-websocket-extensions",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,19 +188,10 @@ async def _upgraded(
             )
     except (TimeoutError, OSError) as problem:
         raise _unreachable(name, problem) from problem
-    handshake = [(one.decode(), request.headers[one].decode("latin-1")) for one in _HANDSHAKE if one in request.headers]
-    lines = [
-        f"GET {there.path.rstrip('/')}{path} HTTP/1.1",
-        f"Host: {there.netloc}",
-        "Upgrade: websocket",
-        "Connection: Upgrade",
-        *(f"{header}: {value}" for header, value in (*headers, *handshake)),
-    ]
+    asked = streaming.upgrade_request(there.path.rstrip("/") + path, there.netloc, headers, request.headers)
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            accepted = await streaming.agree(
-                reader, writer, ("\r\n".join(lines) + "\r\n\r\n").encode(), f"cluster {name}"
-            )
+            accepted = await streaming.agree(reader, writer, asked, f"cluster {name}")
     except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError, ValueError) as problem:
         writer.close()
         raise _unreachable(name, problem) from problem

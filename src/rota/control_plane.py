@@ -22,6 +22,8 @@ from rota.api.identifiers import GroupResource
 from rota.apiserver.admission import pod_security_config
 from rota.apiserver.admission.pod_security import NOTHING_CONFIGURED
 from rota.apiserver.admission.pod_security import Configuration as PodSecurityConfiguration
+from rota.apiserver.aggregation import front_proxy
+from rota.apiserver.aggregation.front_proxy import FrontProxySettings
 from rota.apiserver.audit import policy
 from rota.apiserver.audit.auditor import Auditor
 from rota.apiserver.audit.log import AuditLog
@@ -199,6 +201,10 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                     batch_kinds=True,
                     connecting=settings.connecting,
                     admission=settings.admission,
+                    front_proxy=FrontProxySettings(
+                        authority=await front_proxy.ensure(EncryptedStore(store, encryption), now=clock.now()),
+                        client_authorities=shared.authority.certificate_pem,
+                    ),
                 ),
                 clock=clock,
                 rng=rng,

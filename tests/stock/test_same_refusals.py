@@ -1,5 +1,7 @@
-"""Refusals by both servers in the same words: namespaces of the machine, scopes of quotas, bounds of LimitRanges."""
+"""Refusals by both servers in the same words: pods, scopes of quotas, bounds of LimitRanges, APIServices."""
 
+import asyncio
+import re
 import secrets
 from typing import Any
 
@@ -187,3 +189,117 @@ async def test_refusals(servers: tuple[Transport, Transport]) -> None:
             wrong.append(f"{obj['spec']}: ours {said[0]}, theirs {said[1]}")
     assert not wrong, "\n".join(wrong)
     assert {one.code for one in theirs} == {201, 422}
+
+
+_REGISTRATION = "/apis/apiregistration.k8s.io/v1/apiservices"
+_REMOTE = {"namespace": "n", "name": "s"}
+API_SERVICES: list[dict[str, Any]] = [
+    {"name": "other"},
+    {"group": "Upper"},
+    {"group": "", "version": "v9"},
+    {"version": ""},
+    {"version": "V1"},
+    {"groupPriorityMinimum": 0},
+    {"groupPriorityMinimum": 20_001},
+    {"groupPriorityMinimum": 20_000, "versionPriority": 1000},
+    {"versionPriority": 1001},
+    {"versionPriority": None},
+    {"service": None},
+    {"service": None, "caBundle": "eA==", "insecureSkipTLSVerify": True},
+    {"service": {}},
+    {"service": {**_REMOTE, "port": 70_000}},
+    {"service": {**_REMOTE, "port": 0}},
+    {"caBundle": "eA==", "insecureSkipTLSVerify": True},
+    {"caBundle": "eA=="},
+]
+
+
+def _api_service(name: str | None = None, **spec: Any) -> dict[str, Any]:
+    given = {
+        "group": "invalid.example.com",
+        "version": "v1",
+        "groupPriorityMinimum": 1,
+        "versionPriority": 1,
+        "service": _REMOTE,
+        **spec,
+    }
+    found = {key: value for key, value in given.items() if value is not None}
+    name = name or f"{given['version']}.{given['group']}"
+    metadata = {"name": name}
+    return {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata, "spec": found}
+
+
+async def test_api_services(servers: tuple[Transport, Transport]) -> None:
+    """Refusals of APIServices, and the conditions of those whose servers are not reached."""
+    wrong = []
+    for given in API_SERVICES:
+        request = Request(method="POST", path=_REGISTRATION, body=_api_service(**given), query={"dryRun": "All"})
+        (ours,), (theirs,) = [await cases.sent(one, [request], namespace="default") for one in servers]
+        if (ours.code, ours.body.get("message")) != (theirs.code, theirs.body.get("message")):
+            wrong.append(f"{given}: ours {ours.body}, theirs {theirs.body}")
+    mine, other = [await _conditions(one) for one in servers]
+    wrong += [f"{case}: ours {mine[case]}, theirs {other[case]}" for case in other if mine[case] != other[case]]
+    assert not wrong, "\n".join(wrong)
+    assert {found[1] for found in other.values()} >= {"Local", "ServiceNotFound", "FailedDiscoveryCheck"}
+
+
+_PLAIN_SERVICE = {"spec": {"ports": [{"name": "tls", "port": 443}]}}
+#: By the name of a group: a Service, and the endpoints of its slice if it has one.
+BACKENDS: dict[str, tuple[dict[str, Any] | None, list[dict[str, Any]] | None]] = {
+    "no-service": (None, None),
+    "other-port": ({"spec": {"ports": [{"name": "tls", "port": 80}]}}, None),
+    "no-slices": (_PLAIN_SERVICE, None),
+    "not-ready": (_PLAIN_SERVICE, [{"addresses": ["192.0.2.1"], "conditions": {"ready": False}}]),
+    "nothing-listens": ({"spec": {"type": "ExternalName", "externalName": "localhost"}}, None),
+}
+
+
+async def _conditions(transport: Transport) -> dict[str, tuple[str, ...]]:
+    """The condition of each API, and the answer to a request for it."""
+    run = secrets.token_hex(4)
+    namespace = f"a-{run}"
+    await cases.replies(transport, [], namespace=namespace)
+    groups = {case: f"{case}-{run}.example.com" for case in (*BACKENDS, "local")}
+    core, slices = "/api/v1/namespaces/$ns/services", "/apis/discovery.k8s.io/v1/namespaces/$ns/endpointslices"
+    for case, (service, endpoints) in BACKENDS.items():
+        bodies = [(core, {**service, "metadata": {"name": case}})] if service is not None else []
+        if endpoints is not None:
+            labels = {"kubernetes.io/service-name": case}
+            ports = [{"name": "tls", "port": 443}]
+            metadata = {"name": case, "labels": labels}
+            found = {"metadata": metadata, "addressType": "IPv4", "ports": ports, "endpoints": endpoints}
+            bodies.append((slices, found))
+        # nothing listens on port 1
+        port = 1 if case == "nothing-listens" else 443
+        remote = {"namespace": namespace, "name": case, "port": port}
+        declared = _api_service(group=groups[case], service=remote, insecureSkipTLSVerify=True)
+        bodies.append((_REGISTRATION, declared))
+        for path, body in bodies:
+            (made,) = await cases.sent(transport, [Request(method="POST", path=path, body=body)], namespace=namespace)
+            assert made.code == 201, made
+    local = Request(method="POST", path=_REGISTRATION, body=_api_service(group=groups["local"], service=None))
+    assert (await cases.sent(transport, [local], namespace=namespace))[0].code == 201
+    try:
+        return {case: await _condition(transport, case, group, namespace) for case, group in groups.items()}
+    finally:
+        for group in groups.values():
+            gone = Request(method="DELETE", path=f"{_REGISTRATION}/v1.{group}")
+            await cases.sent(transport, [gone], namespace=namespace)
+
+
+async def _condition(transport: Transport, case: str, group: str, namespace: str) -> tuple[str, ...]:
+    look = Request(path=f"{_REGISTRATION}/v1.{group}")
+    async with asyncio.timeout(60):
+        while True:
+            (reply,) = await cases.sent(transport, [look], namespace=namespace)
+            found = next(iter((reply.body.get("status") or {}).get("conditions") or ()), None)
+            if found is not None:
+                break
+            await asyncio.sleep(0.1)
+    message = str(found["message"]).replace(group, "GROUP").replace(namespace, "NS")
+    message = re.sub(r"dial tcp \S+:1: ", "dial tcp HOST: ", message)
+    answer: tuple[str, ...] = ()
+    if case != "local":
+        (reply,) = await cases.sent(transport, [Request(path=f"/apis/{group}/v1/things")], namespace=namespace)
+        answer = (str(reply.code), str(reply.body).strip())
+    return found["status"], found["reason"], message, *answer

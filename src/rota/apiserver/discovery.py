@@ -6,8 +6,8 @@ one level each; the aggregated form holds all groups in one document, in two ver
 as well as in the document. The functions are pure; `Discovery` caches their results until the scheme changes.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 from rota.api import errors
 from rota.api.identifiers import GroupVersion, GroupVersionKind
@@ -57,6 +57,34 @@ _ORDER: Final = {
 }
 
 
+class ForeignGroups(Protocol):
+    """The APIs of other servers that are served here too."""
+
+    #: Changes with everything below.
+    generation: int
+
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """The versions of each group, the preferred one first."""
+        ...
+
+    def discovered(self, at: GroupVersion, /) -> dict[str, Any] | None:
+        """A group version in the aggregated form; None if it is this server's own."""
+        ...
+
+
+class _NoGroups:
+    generation = 0
+
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
+    def discovered(self, _: GroupVersion, /) -> dict[str, Any] | None:
+        return None
+
+
+NO_GROUPS: Final[ForeignGroups] = _NoGroups()
+
+
 def show_all(_resource: ResourceType, _subresource: Subresource) -> bool:
     """Show everything."""
     return True
@@ -65,11 +93,19 @@ def show_all(_resource: ResourceType, _subresource: Subresource) -> bool:
 class Discovery:
     """The discovery documents of a scheme, cached until the scheme changes."""
 
-    def __init__(self, scheme: Scheme, *, server_address: str = "", shown: Shown = show_all) -> None:
+    def __init__(
+        self,
+        scheme: Scheme,
+        *,
+        server_address: str = "",
+        shown: Shown = show_all,
+        foreign: ForeignGroups = NO_GROUPS,
+    ) -> None:
         self._scheme: Final = scheme
+        self._foreign: Final = foreign
         self._server_address: Final = server_address
         self._shown: Final = shown
-        self._generation = -1
+        self._generation = (-1, -1)
         self._made: dict[tuple[str, str], Document] = {}
 
     def document(self, path: str, accept: str = "") -> Document | None:
@@ -81,7 +117,7 @@ class Discovery:
         if not self._exists(segments):
             return None
         version = aggregated_version(accept)
-        generation = self._scheme.generation
+        generation = self._scheme.generation, self._foreign.generation
         if generation != self._generation:
             self._generation, self._made = generation, {}
         # below the roots there is only the plain form
@@ -101,7 +137,7 @@ class Discovery:
             case ("api" | "apis",):
                 return True
             case ("apis", group):
-                return bool(group) and group in groups
+                return bool(group) and (group in groups or group in self._foreign.groups())
             case ("api", version):
                 return version in groups.get("", ())
             case ("apis", group, version):
@@ -109,17 +145,19 @@ class Discovery:
         return False
 
     def _make(self, segments: tuple[str, ...], aggregated: str) -> Document | None:
-        scheme, shown = self._scheme, self._shown
+        scheme, shown, foreign = self._scheme, self._shown, self._foreign
         match segments:
             case (("api" | "apis") as root,) if aggregated:
                 content_type = f"application/json;g={_AGGREGATED_GROUP};v={aggregated};as={_AGGREGATED_KIND}"
-                return cached_documents.encode(aggregated_list(scheme, root, aggregated, shown=shown), content_type)
+                return cached_documents.encode(
+                    aggregated_list(scheme, root, aggregated, shown=shown, foreign=foreign), content_type
+                )
             case ("api",):
                 return cached_documents.encode(api_versions(scheme, self._server_address))
             case ("apis",):
-                return cached_documents.encode(group_list(scheme))
+                return cached_documents.encode(group_list(scheme, foreign))
             case ("apis", group) if group:
-                return _document(group_description(scheme, group))
+                return _document(group_description(scheme, group, foreign))
             case ("api", version):
                 return _document(resource_list(scheme, GroupVersion("", version), shown=shown))
             case ("apis", group, version) if group:
@@ -155,15 +193,15 @@ def api_versions(scheme: Scheme, server_address: str = "") -> dict[str, Any]:
     }
 
 
-def group_list(scheme: Scheme) -> dict[str, Any]:
+def group_list(scheme: Scheme, foreign: ForeignGroups = NO_GROUPS) -> dict[str, Any]:
     """All groups but the core group."""
-    listed = [_group(group, versions) for group, versions in _groups(scheme) if group]
+    listed = [_group(group, versions) for group, versions in _groups(scheme, foreign) if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
 
 
-def group_description(scheme: Scheme, group: str) -> dict[str, Any] | None:
+def group_description(scheme: Scheme, group: str, foreign: ForeignGroups = NO_GROUPS) -> dict[str, Any] | None:
     """One group with its versions; None if there is no such group."""
-    versions = scheme.groups().get(group)
+    versions = dict(_groups(scheme, foreign)).get(group)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, versions)} if versions else None
 
 
@@ -178,14 +216,19 @@ def resource_list(scheme: Scheme, at: GroupVersion, *, shown: Shown = show_all) 
     return {"kind": "APIResourceList", **versioned, "groupVersion": str(at), "resources": resources}
 
 
-def aggregated_list(scheme: Scheme, root: str, version: str, *, shown: Shown = show_all) -> dict[str, Any]:
+def aggregated_list(
+    scheme: Scheme, root: str, version: str, *, shown: Shown = show_all, foreign: ForeignGroups = NO_GROUPS
+) -> dict[str, Any]:
     """All groups below `api` (the core group) or `apis` (all others) with everything in them."""
     items = [
         {
             "metadata": {"name": group} if group else {},
-            "versions": [_discovered_version(scheme, GroupVersion(group, one), shown) for one in versions],
+            "versions": [
+                foreign.discovered(at) or _discovered_version(scheme, at, shown)
+                for at in (GroupVersion(group, one) for one in versions)
+            ],
         }
-        for group, versions in _groups(scheme)
+        for group, versions in _groups(scheme, foreign)
         if (root == "api") == (not group)
     ]
     api_version = f"{_AGGREGATED_GROUP}/{version}"
@@ -196,8 +239,12 @@ def _document(content: dict[str, Any] | None) -> Document | None:
     return None if content is None else cached_documents.encode(content)
 
 
-def _groups(scheme: Scheme) -> list[tuple[str, tuple[str, ...]]]:
-    return sorted(scheme.groups().items(), key=lambda entry: (_ORDER.get(entry[0], len(_ORDER)), entry[0]))
+def _groups(scheme: Scheme, foreign: ForeignGroups) -> list[tuple[str, tuple[str, ...]]]:
+    found = dict(scheme.groups())
+    for group, versions in foreign.groups().items():
+        own = found.get(group, ())
+        found[group] = (*own, *(one for one in versions if one not in own))
+    return sorted(found.items(), key=lambda entry: (_ORDER.get(entry[0], len(_ORDER)), entry[0]))
 
 
 def _group(group: str, versions: tuple[str, ...]) -> dict[str, Any]:

@@ -17,17 +17,6 @@ _PORTS: list[dict[str, Any]] = [{"name": "p", "port": 80}]
 #: For every row, in the table's order, a matching object.
 EXAMPLES: list[dict[str, Any]] = [
     {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}},
-    {
-        "metadata": {"name": "v1.example.com"},
-        "spec": {
-            "group": "example.com",
-            "version": "v1",
-            "groupPriorityMinimum": 1,
-            "versionPriority": 1,
-            "service": {"name": "s", "namespace": "default"},
-            "insecureSkipTLSVerify": True,
-        },
-    },
     {"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}},
     {"spec": {"priorityLevelConfiguration": {"name": "x"}, "matchingPrecedence": 1}},
     {"spec": {"type": "Exempt", "exempt": {}}},

@@ -48,11 +48,6 @@ ROWS: Final = (
         "network policies are not enforced: pods share the network of their machine",
     ),
     Row(
-        GroupResource("apiregistration.k8s.io", "apiservices"),
-        "this server passes no API groups on to other servers",
-        lambda obj: bool(_spec(obj).get("service")),
-    ),
-    Row(
         GroupResource(_NETWORKING, "ingresses"),
         "nothing in Rota serves Ingresses: it takes an ingress controller of your own",
     ),

@@ -4,9 +4,9 @@ A webhook that hangs or is slow harms only the requests that it guards: it has a
 requests beyond those that wait for one fail at once by its failure policy. The time limit includes the wait. Messages
 are those of Go's HTTP client, which administrators of Kubernetes know.
 
-A webhook with a service is called at a ready endpoint of that service, as a stock server with
-`--enable-aggregator-routing` does: a master has no service network. Pods of Rota's workers are reached at the address
-of their machine. Endpoints in a network that the master has no route to are not reached; such a webhook needs a `url`.
+A webhook with a service is called at a ready endpoint of that service (`service_endpoints`). Pods of Rota's workers are
+reached at the address of their machine. Endpoints in a network that the master has no route to are not reached; such a
+webhook needs a `url`.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ import base64
 import binascii
 import contextlib
 import posixpath
-import random
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +25,8 @@ import msgspec
 from yarl import URL
 
 from rota.api import gotext
-from rota.api.identifiers import GroupResource
-from rota.apiserver.interfaces import Object, Registry
+from rota.apiserver.interfaces import Registry
+from rota.apiserver.service_endpoints import DEFAULT_PORT, ServiceEndpoints
 from rota.kit import bodies
 
 #: Calls of one webhook at a time, and requests that wait for one.
@@ -36,9 +35,6 @@ MOST_WAITING: Final = 128
 _MOST_BYTES: Final = 4 * 1024 * 1024
 _MOST_CONTEXTS: Final = 256
 _IDLE_S: Final = 60.0
-_SERVICES: Final = GroupResource("", "services")
-_SLICES: Final = GroupResource("discovery.k8s.io", "endpointslices")
-_OF_SERVICE: Final = "kubernetes.io/service-name"
 _DEADLINE: Final = "context deadline exceeded"
 
 
@@ -93,9 +89,9 @@ class _Calls:
 class WebhookClient:
     """Calls the webhooks of one server."""
 
-    def __init__(self, registry: Registry, rng: random.Random) -> None:
+    def __init__(self, registry: Registry, endpoints: ServiceEndpoints) -> None:
         self._registry: Final = registry
-        self._rng: Final = rng
+        self._endpoints: Final = endpoints
         self._calls: Final[dict[str, _Calls]] = {}
         self._contexts: Final[dict[str, ssl.SSLContext]] = {}
         self._session: aiohttp.ClientSession | None = None
@@ -138,7 +134,7 @@ class WebhookClient:
                 content = await bodies.read(reply.content, _MOST_BYTES)
                 return Answer(reply.status, reply.headers.get("Content-Type", ""), content)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise CallFailed(_posted(place.url, _reason(error))) from None
+            raise CallFailed(_posted(place.url, reason(error))) from None
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -153,7 +149,7 @@ class WebhookClient:
     def _context(self, bundle: str) -> ssl.SSLContext:
         known = self._contexts.get(bundle)
         if known is None:
-            known = _trusting(bundle)
+            known = trusting(bundle)
             if len(self._contexts) >= _MOST_CONTEXTS:
                 self._contexts.clear()
             self._contexts[bundle] = known
@@ -164,42 +160,13 @@ class WebhookClient:
         if service is None:
             return place
         try:
-            host, port = await self._endpoint(service["namespace"], service["name"], service.get("port") or 443)
+            port = service.get("port") or DEFAULT_PORT
+            host, port = await self._endpoints.address(self._registry, service["namespace"], service["name"], port)
         except LookupError as error:
             raise CallFailed(_posted(place.url, str(error.args[0]))) from None
         shown = f"[{host}]" if ":" in host else host
         parts = urlsplit(place.url)
         return _Place(place.url, f"https://{shown}:{port}{parts.path}?{parts.query}", parts.hostname)
-
-    async def _endpoint(self, namespace: str, name: str, port: int) -> tuple[str, int]:
-        """The address of a ready endpoint; LookupError if there is none."""
-        registry = self._registry
-        found = await registry.find(registry.resource(_SERVICES), namespace, name)
-        if found is None:
-            raise LookupError(f"service {gotext.quote(name)} not found")
-        spec = found.object.get("spec") or {}
-        if spec.get("type") == "ExternalName":
-            return str(spec.get("externalName")), port
-        declared = next((one for one in spec.get("ports") or () if one.get("port") == port), None)
-        if declared is None:
-            raise LookupError(f"no service port {port} found for service {gotext.quote(name)}")
-        stored = await registry.list(registry.resource(_SLICES), namespace)
-        slices = [one.object for one in stored if (one.object["metadata"].get("labels") or {}).get(_OF_SERVICE) == name]
-        ready = [*_ready(slices, declared.get("name") or "")]
-        if not ready:
-            raise LookupError(f"no endpoints available for service {gotext.quote(name)}")
-        return self._rng.choice(ready)
-
-
-def _ready(slices: Sequence[Object], port: str) -> list[tuple[str, int]]:
-    return [
-        (endpoint["addresses"][0], one["port"])
-        for each in slices
-        for one in each.get("ports") or ()
-        if (one.get("name") or "") == port and one.get("port")
-        for endpoint in each.get("endpoints") or ()
-        if (endpoint.get("conditions") or {}).get("ready") is not False and endpoint.get("addresses")
-    ]
 
 
 def _place(client: Mapping[str, Any], timeout_s: float) -> _Place:
@@ -222,7 +189,7 @@ def _posted(url: str, why: str) -> str:
     return f"Post {gotext.quote(url)}: {why}"
 
 
-def _trusting(bundle: str) -> ssl.SSLContext:
+def trusting(bundle: str) -> ssl.SSLContext:
     """Trust the authorities of a webhook, or those of the machine."""
     try:
         context = ssl.create_default_context(cadata=base64.b64decode(bundle).decode() if bundle else None)
@@ -233,7 +200,8 @@ def _trusting(bundle: str) -> ssl.SSLContext:
     return context
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
+    """Why a connection failed, as Go says it."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _certificate(error.certificate_error)
     if isinstance(error, aiohttp.ClientConnectorError):

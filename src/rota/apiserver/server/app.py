@@ -12,6 +12,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from rota.api import errors, scopes
 from rota.apiserver import routing
+from rota.apiserver.aggregation.aggregator import Aggregator
+from rota.apiserver.aggregation.api_services import ApiService
+from rota.apiserver.aggregation.backends import is_upgrade
 from rota.apiserver.audit.auditor import Auditor
 from rota.apiserver.authorization import impersonation, request_attributes
 from rota.apiserver.encryption.envelope import KeyMissing, Unopenable
@@ -55,6 +58,7 @@ class App:
         flow_controller: FlowController,
         deadlines: Deadlines,
         auditor: Auditor | None = None,
+        aggregator: Aggregator | None = None,
     ) -> None:
         self.registry: Final = registry
         self._authenticator: Final = authenticator
@@ -65,6 +69,7 @@ class App:
         self._flow_controller: Final = flow_controller
         self._deadlines: Final = deadlines
         self._auditor: Final = auditor
+        self._aggregator: Final = aggregator
         self._router: Final = routing.Router(registry.scheme)
         self._ending: Final = asyncio.Event()
 
@@ -127,14 +132,19 @@ class App:
         """The response to an authenticated request within its time limit; streams have none."""
         route: routing.Route | None = None
         nowhere: errors.ApiError | None = None
+        elsewhere = self._aggregator.find(request.path) if self._aggregator is not None else None
         try:
-            route = self._router.match(request.method, request.path, watch=request.flag("watch"))
+            if elsewhere is None:
+                route = self._router.match(request.method, request.path, watch=request.flag("watch"))
         except errors.ApiError as error:
             nowhere = error
         # a stream has no time limit, but authentication, which may read the store, has one
         user = await self._within_deadline(request, self._user(request, seen), most_s=self._gate.limit_s)
         if self._auditor is not None:
             seen.record, seen.audited = self._auditor.open(request, route, user, asker=seen.asker), True
+        if elsewhere is not None:
+            passing = self._pass_on(request, elsewhere, seen)
+            return await (passing if _may_last(request) else self._within_deadline(request, passing))
         if route is not None and priority_levels.is_long_running(route):
             return await self._seated(request, route, nowhere, seen)
         return await self._within_deadline(request, self._seated(request, route, nowhere, seen))
@@ -190,6 +200,24 @@ class App:
                 self._flow_controller.open_stream(user)
                 seen.streamer = user
             return await self._resource(request, route, user, seen)
+        finally:
+            self._flow_controller.leave(seat_request)
+
+    async def _pass_on(self, request: Request, one: ApiService, seen: RequestInfo) -> responses.Answer:
+        """The response of an API's own server, to authorized requests only."""
+        user = seen.user
+        assert user is not None, "the request is authenticated"
+        assert self._aggregator is not None, "it has found the API"
+        seat_request = self._flow_controller.enter(user, None, request.path)
+        try:
+            if seat_request.state is State.WAITING:
+                await self._flow_controller.wait(seat_request)
+            question = request_attributes.about_path(request.method, request.path, user, request.query)
+            await self._authorize(question, seen)
+            if _may_last(request):
+                self._flow_controller.open_stream(user)
+                seen.streamer = user
+            return await self._aggregator.answer(one, request, user)
         finally:
             self._flow_controller.leave(seat_request)
 
@@ -256,6 +284,11 @@ class App:
             if answer is not None:
                 return answer
         return responses.text(404, _NOT_FOUND)
+
+
+def _may_last(request: Request) -> bool:
+    """Whether the response of another server may last as long as the client wants: a watch, or a WebSocket."""
+    return request.flag("watch") or is_upgrade(request) or request.path.split("/")[4:5] == ["watch"]
 
 
 def _store_refusal(error: store_errors.StoreError) -> errors.ApiError:

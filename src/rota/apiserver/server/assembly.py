@@ -29,6 +29,8 @@ from rota.apiserver.admission.validating_policies import ValidatingPolicies
 from rota.apiserver.admission.webhook_client import WebhookClient
 from rota.apiserver.admission.webhook_table import MUTATING, VALIDATING
 from rota.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
+from rota.apiserver.aggregation.aggregator import Aggregator
+from rota.apiserver.aggregation.front_proxy import FrontProxySettings
 from rota.apiserver.audit.auditor import Auditor
 from rota.apiserver.authentication import authentication_config
 from rota.apiserver.authentication.always_admin import AlwaysAdmin
@@ -41,6 +43,7 @@ from rota.apiserver.cache.watch_cache import WatchCache
 from rota.apiserver.conversion_webhooks.conversion_calls import ConversionWebhooks
 from rota.apiserver.crd.kind_catalog import CustomKindCatalog
 from rota.apiserver.crd_controller import CrdController
+from rota.apiserver.discovery import NO_GROUPS
 from rota.apiserver.encryption.keyfile import KeyFile
 from rota.apiserver.encryption.store import EncryptedStore
 from rota.apiserver.flow_control.authentication_gate import AuthenticationGate
@@ -57,6 +60,7 @@ from rota.apiserver.server.app import App
 from rota.apiserver.server.health import Health
 from rota.apiserver.server.info_pages import InfoPages
 from rota.apiserver.server.request_metrics import RequestMetrics
+from rota.apiserver.service_endpoints import ServiceEndpoints
 from rota.apiserver.strategies import lookup
 from rota.apiserver.subresources import bindings, explain, table, what_if
 from rota.apiserver.subresources import usage as usages
@@ -107,6 +111,8 @@ class ServerSettings:
     connecting: Mapping[tuple[GroupResource, str], SubresourceHandler] = field(default_factory=dict)
     #: Admission plugins of another package.
     admission: tuple[Admission, ...] = ()
+    #: Signs requests to the servers of APIServices; without it they are not served.
+    front_proxy: FrontProxySettings | None = None
     metrics: Metrics | None = None
 
 
@@ -157,21 +163,29 @@ async def server(
         pod_security=settings.pod_security,
         further=settings.admission,
     )
-    kinds = _kinds(catalog, actions, context, rng, closing)
+    endpoints = ServiceEndpoints(rng)
+    kinds = _kinds(catalog, actions, context, endpoints, closing)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, rng=rng)
     metrics = settings.metrics or Metrics("apiserver", process=True)
     request_metrics = RequestMetrics(metrics, clock)
+    aggregator = _aggregator(settings, registry, endpoints, rng, closing)
     deadlines = Deadlines(clock, request_s=settings.limits.request_s)
     app = App(
         registry,
         authenticator=settings.authenticator or (entrance.authenticator if settings.signing_in else AlwaysAdmin()),
         authorizer=authorization,
-        pages=(Health(store, clock).page, request_metrics.page, entrance.page, InfoPages(known, registry.kinds).page),
+        pages=(
+            Health(store, clock).page,
+            request_metrics.page,
+            entrance.page,
+            InfoPages(known, registry.kinds, aggregator or NO_GROUPS).page,
+        ),
         request_metrics=request_metrics,
         authentication_gate=AuthenticationGate(settings.limits, clock, metrics),
         flow_controller=FlowController(settings.limits, clock, metrics),
         deadlines=deadlines,
         auditor=settings.auditor,
+        aggregator=aggregator,
     )
     custom_kinds = CrdController(registry, catalog)
     await initial_objects.ensure(registry, settings.service_network)
@@ -197,10 +211,26 @@ async def server(
         for copy in copies.values():
             await copy.ready()
         await authorization.ready()
+        if aggregator is not None:
+            await aggregator.start(beside)
         try:
             yield app
         finally:
             app.close()
+
+
+def _aggregator(
+    settings: ServerSettings,
+    registry: ObjectRegistry,
+    endpoints: ServiceEndpoints,
+    rng: random.Random,
+    closing: contextlib.AsyncExitStack,
+) -> Aggregator | None:
+    if settings.front_proxy is None:
+        return None
+    aggregator = Aggregator(registry, settings.front_proxy, endpoints, rng)
+    closing.push_async_callback(aggregator.close)
+    return aggregator
 
 
 def _copies(store: Store, known: scheme.Scheme, clock: Clock) -> dict[GroupResource, WatchCache]:
@@ -213,7 +243,7 @@ def _kinds(
     catalog: CustomKindCatalog,
     actions: Mapping[tuple[GroupResource, str], SubresourceHandler],
     context: AdmissionContext,
-    rng: random.Random,
+    endpoints: ServiceEndpoints,
     closing: contextlib.AsyncExitStack,
 ) -> Callable[[Registry], Kinds]:
     """`closing` closes what the kinds open."""
@@ -222,7 +252,7 @@ def _kinds(
         copies = context.copies
         restriction = NodeRestriction(registry, context.authorization)
         projections = table.projections(lambda resource: catalog.version(resource).scale)
-        client = WebhookClient(registry, rng)
+        client = WebhookClient(registry, endpoints)
         closing.push_async_callback(client.close)
         conversions = ConversionWebhooks(catalog, client)
         review_context = ReviewContext(

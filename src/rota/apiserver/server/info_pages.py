@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rota.api.kinds import ResourceType, Subresource
 from rota.api.scheme import Scheme
-from rota.apiserver.discovery import Discovery
+from rota.apiserver.discovery import NO_GROUPS, Discovery, ForeignGroups
 from rota.apiserver.http import cached_documents, responses
 from rota.apiserver.http.cached_documents import Document
 from rota.apiserver.http.requests import Request
@@ -19,7 +19,7 @@ from rota.apiserver.server import health, verb_dispatch
 class InfoPages:
     """The pages about the server, built from its scheme."""
 
-    def __init__(self, scheme: Scheme, kinds: Kinds) -> None:
+    def __init__(self, scheme: Scheme, kinds: Kinds, foreign: ForeignGroups = NO_GROUPS) -> None:
         def schema_of(resource: ResourceType) -> Mapping[str, Any] | None:
             return kinds.custom_schema(resource).openapi if resource.custom else None
 
@@ -27,7 +27,7 @@ class InfoPages:
             return verb_dispatch.is_served(kinds, resource, part)
 
         self._version: Final = health.version()
-        self._discovery: Final = Discovery(scheme, shown=shown)
+        self._discovery: Final = Discovery(scheme, shown=shown, foreign=foreign)
         self._openapi_v3: Final = OpenApiV3(scheme, schema_of=schema_of, version=self._version["gitVersion"])
         self._openapi_v2: Final = OpenApiV2(scheme, self._openapi_v3)
 

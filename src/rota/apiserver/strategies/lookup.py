@@ -15,6 +15,7 @@ from rota.apiserver.strategies.admission_policies import (
     PolicyBindingStrategy,
     PolicyStrategy,
 )
+from rota.apiserver.strategies.api_services import ApiServiceStrategy
 from rota.apiserver.strategies.autoscalers import AutoscalerStrategy
 from rota.apiserver.strategies.batch import CronJobStrategy, JobStrategy
 from rota.apiserver.strategies.certificate_requests import CertificateRequestStrategy
@@ -114,6 +115,7 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("rota.dev", "shardmaps"): ShardMapStrategy(),
     GroupResource("rota.dev", "stepruns"): StepRunStrategy(),
     GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
+    GroupResource("apiregistration.k8s.io", "apiservices"): ApiServiceStrategy(),
     GroupResource(_ADMISSION, "mutatingadmissionpolicies"): MutatingPolicyStrategy(),
     GroupResource(_ADMISSION, "mutatingadmissionpolicybindings"): MutatingPolicyBindingStrategy(),
     GroupResource(_ADMISSION, "validatingadmissionpolicies"): PolicyStrategy(),

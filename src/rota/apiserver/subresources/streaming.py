@@ -9,7 +9,7 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -31,6 +31,12 @@ _MOST_OF_A_REFUSAL: Final = 4096
 _PIECE: Final = 64 * 1024
 #: Headers of the worker's response for the client: the handshake's proof and the subprotocol.
 _HANDED_ON: Final = frozenset({b"sec-websocket-accept", b"sec-websocket-protocol"})
+_HANDSHAKE: Final = (
+    b"sec-websocket-key",
+    b"sec-websocket-version",
+    b"sec-websocket-protocol",
+    b"sec-websocket-extensions",
+)
 #: The names of the streams, for clients and for workers.
 _STREAMS: Final = (("stdin", "input"), ("stdout", "output"), ("stderr", "error"))
 
@@ -182,6 +188,19 @@ def _handshake(request: SubresourceRequest, protocols: Sequence[bytes]) -> tuple
         names = " or ".join(one.decode() for one in protocols)
         raise errors.bad_request(f"none of the client's protocols is spoken here: it takes {names}")
     return key, b", ".join(spoken)
+
+
+def upgrade_request(path: str, host: str, headers: Iterable[tuple[str, str]], sent: Mapping[bytes, bytes]) -> bytes:
+    """The request that opens a WebSocket at another server, with the handshake that the client `sent`."""
+    handshake = [(one.decode(), sent[one].decode("latin-1")) for one in _HANDSHAKE if one in sent]
+    lines = [
+        f"GET {path} HTTP/1.1",
+        f"Host: {host}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        *(f"{header}: {value}" for header, value in (*headers, *handshake)),
+    ]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
 async def agree(

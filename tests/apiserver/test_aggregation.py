@@ -1,0 +1,364 @@
+"""Aggregation: requests for the APIs of other servers, what those see of them, discovery and availability."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from rota.api.identifiers import GroupVersion
+from rota.apiserver.aggregation import api_services, front_proxy
+from rota.apiserver.aggregation.discovered_resources import discovered
+from rota.apiserver.aggregation.front_proxy import FrontProxyIdentity, FrontProxySettings
+from rota.apiserver.interfaces import User
+from rota.apiserver.server import http_server
+from rota.apiserver.service_endpoints import Found
+from rota.kit import system
+from rota.pki.authorities import Authority, Purpose
+from rota.pki.certificates import Names, Subject
+from rota.pki.contexts import use
+from rota.testing.api import ApiServer
+
+_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+_API = "/apis/fruit.example.com/v1"
+_APPLES = f"{_API}/namespaces/default/apples"
+_RESOURCES = {
+    "kind": "APIResourceList",
+    "apiVersion": "v1",
+    "groupVersion": "fruit.example.com/v1",
+    "resources": [
+        {"name": "apples", "singularName": "apple", "namespaced": True, "kind": "Apple", "verbs": ["get", "list"]},
+        {"name": "apples/status", "singularName": "", "namespaced": True, "kind": "Apple", "verbs": ["get"]},
+    ],
+}
+
+
+class Fruit:
+    """The server of an API: only the front proxy may call it, and it says what it got."""
+
+    def __init__(self, front: Authority) -> None:
+        now = system.SystemClock().now()
+        self._authority = Authority.create(now=now, name="fruit")
+        names = Names.of(["fruit.default.svc"])
+        identity = self._authority.issue(
+            Subject(common_name="fruit"), now=now, lifetime_s=3600, purpose=Purpose.SERVER, names=names
+        )
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.verify_mode = ssl.CERT_REQUIRED
+        self._tls.load_verify_locations(cadata=front.certificate_pem.decode())
+        use(self._tls, identity)
+        self.port = 0
+        self.requests: list[web.Request] = []
+        self.more = asyncio.Event()
+        self.broken = False
+
+    @property
+    def bundle(self) -> str:
+        return base64.b64encode(self._authority.signing_pem).decode()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["Fruit"]:
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", self._answer)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls)
+            await site.start()
+            self.port = runner.addresses[0][1]
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path == _API:
+            return web.json_response({} if self.broken else _RESOURCES, status=500 if self.broken else 200)
+        self.requests.append(request)
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            socket = web.WebSocketResponse(protocols=("fruit",))
+            await socket.prepare(request)
+            async for message in socket:
+                await socket.send_str(f"{request.headers['X-Remote-User']} said {message.data}")
+            return socket
+        if request.query.get("watch"):
+            stream = web.StreamResponse(headers={"Content-Type": "application/json"})
+            await stream.prepare(request)
+            await stream.write(b'{"type":"ADDED","object":{"n":1}}\n')
+            await self.more.wait()
+            await stream.write(b'{"type":"ADDED","object":{"n":2}}\n')
+            return stream
+        said = {
+            "kind": "Apple",
+            "method": request.method,
+            "path": request.path_qs,
+            "body": (await request.read()).decode(),
+        }
+        return web.json_response(said, status=201 if request.method == "POST" else 200, headers={"Set-Cookie": "a=b"})
+
+
+@pytest.fixture
+def front() -> Authority:
+    return Authority.create(now=system.SystemClock().now(), name="front")
+
+
+@pytest.fixture
+async def api(front: Authority) -> AsyncIterator[ApiServer]:
+    settings = FrontProxySettings(authority=front, client_authorities=b"the cluster's CA")
+    async with ApiServer(front_proxy=settings) as server:
+        yield server
+
+
+@pytest.fixture
+async def fruit(front: Authority) -> AsyncIterator[Fruit]:
+    async with Fruit(front).running() as server:
+        yield server
+
+
+def _declared(fruit: Fruit, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "v1.fruit.example.com"},
+        "spec": {
+            "group": "fruit.example.com",
+            "version": "v1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 10,
+            "service": {"namespace": "default", "name": "fruit"},
+            "caBundle": fruit.bundle,
+            **spec,
+        },
+    }
+
+
+async def _serve(api: ApiServer, fruit: Fruit) -> None:
+    service = {"metadata": {"name": "fruit"}, "spec": {"ports": [{"name": "tls", "port": 443}]}}
+    assert (await api.post("/api/v1/namespaces/default/services", service)).code == 201
+    slices = {
+        "metadata": {"name": "fruit-1", "labels": {"kubernetes.io/service-name": "fruit"}},
+        "addressType": "IPv4",
+        "ports": [{"name": "tls", "port": fruit.port}],
+        "endpoints": [{"addresses": ["127.0.0.1"]}],
+    }
+    assert (await api.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slices)).code == 201
+
+
+async def _until(api: ApiServer, reason: str, status: str) -> str:
+    """Wait for the condition of the API; returns its message."""
+    found: dict[str, Any] = {}
+    for _ in range(6000):
+        obj = (await api.get(f"{_SERVICES}/v1.fruit.example.com")).json
+        found = next(iter((obj.get("status") or {}).get("conditions") or ()), {})
+        if (found.get("reason"), found.get("status")) == (reason, status):
+            return str(found["message"])
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"the condition is {found}")
+
+
+async def _available(api: ApiServer, fruit: Fruit, **spec: Any) -> None:
+    await _serve(api, fruit)
+    made = await api.post(_SERVICES, _declared(fruit, **spec))
+    assert (made.code, made.warnings) == (201, []), made
+    assert await _until(api, "Passed", "True") == "all checks passed"
+
+
+async def test_a_request_goes_on_with_its_user_and_without_its_credentials(api: ApiServer, fruit: Fruit) -> None:
+    await _available(api, fruit)
+    roles = "/apis/rbac.authorization.k8s.io/v1"
+    rule = {"apiGroups": ["fruit.example.com"], "resources": ["apples"], "verbs": ["create"]}
+    assert (await api.post(f"{roles}/clusterroles", {"metadata": {"name": "r"}, "rules": [rule]})).code == 201
+    binding = {
+        "metadata": {"name": "b"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}],
+    }
+    assert (await api.post(f"{roles}/clusterrolebindings", binding)).code == 201
+    ann = api.acting_as("ann", "growers")
+    sent = {
+        "authorization": "Bearer secret",
+        "cookie": "session=secret",
+        "x-remote-user": "admin",
+        "x-remote-group": "system:masters",
+        "x-remote-extra-scopes": "all",
+        "content-type": "application/json",
+    }
+    answer = await ann.request("POST", _APPLES, body={"a": 1}, headers=sent, query={"dryRun": "All"})
+    assert (answer.code, answer.json["path"]) == (201, f"{_APPLES}?dryRun=All"), answer
+    assert json.loads(answer.json["body"]) == {"a": 1}
+    (got,) = fruit.requests
+    assert got.headers.getall("X-Remote-User") == ["ann"]
+    assert got.headers.getall("X-Remote-Group") == ["growers", "system:authenticated"]
+    assert not {"Authorization", "Cookie", "X-Remote-Extra-Scopes"} & {*got.headers}
+    assert "secret" not in str(got.headers)
+    refused = await ann.get(_APPLES)
+    assert (refused.code, refused.json["reason"], len(fruit.requests)) == (403, "Forbidden", 1)
+
+
+async def test_a_watch_is_streamed(api: ApiServer, fruit: Fruit) -> None:
+    await _available(api, fruit)
+    async with api.watch(_APPLES) as events:
+        assert (await events.next())["object"] == {"n": 1}
+        fruit.more.set()
+        assert (await events.next())["object"] == {"n": 2}
+
+
+async def test_a_websocket_is_handed_over(api: ApiServer, fruit: Fruit) -> None:
+    await _available(api, fruit)
+    async with http_server.serve(api.app) as served, aiohttp.ClientSession() as session:
+        headers = {"Authorization": "Bearer secret"}
+        async with session.ws_connect(f"{served.url}{_APPLES}", protocols=("fruit",), headers=headers) as socket:
+            await socket.send_str("hello")
+            assert await socket.receive_str() == "system:admin said hello"
+            assert socket.protocol == "fruit"
+    assert "Authorization" not in fruit.requests[-1].headers
+
+
+async def test_discovery_shows_the_api_in_both_forms(api: ApiServer, fruit: Fruit) -> None:
+    await _available(api, fruit)
+    groups = {one["name"]: one for one in (await api.get("/apis")).json["groups"]}
+    assert groups["fruit.example.com"]["preferredVersion"]["version"] == "v1"
+    assert "apps" in groups
+    group = (await api.get("/apis/fruit.example.com")).json
+    assert (group["kind"], group["versions"][0]["groupVersion"]) == ("APIGroup", "fruit.example.com/v1")
+    assert (await api.get(_API)).json == _RESOURCES
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    items = {one["metadata"]["name"]: one for one in (await api.get("/apis", accept=accept)).json["items"]}
+    (version,) = items["fruit.example.com"]["versions"]
+    assert (version["freshness"], [one["resource"] for one in version["resources"]]) == ("Current", ["apples"])
+    assert version["resources"][0]["subresources"][0]["subresource"] == "status"
+    assert (await api.delete(f"{_SERVICES}/v1.fruit.example.com")).code == 200
+    for _ in range(1000):
+        if "fruit.example.com" not in {one["name"] for one in (await api.get("/apis")).json["groups"]}:
+            break
+        await asyncio.sleep(0.01)
+    assert (await api.get(_API)).code == 404
+
+
+async def test_an_api_that_is_not_available_gets_503_and_the_reason(api: ApiServer, fruit: Fruit) -> None:
+    assert (await api.post(_SERVICES, _declared(fruit))).code == 201
+    assert await _until(api, "ServiceNotFound", "False") == 'service/fruit in "default" is not present'
+    answer = await api.get(_APPLES)
+    assert (answer.code, answer.body) == (503, b"service unavailable")
+    await _serve(api, fruit)
+    await _until(api, "Passed", "True")
+    fruit.broken = True
+    message = await _until(api, "FailedDiscoveryCheck", "False")
+    url = f"https://127.0.0.1:{fruit.port}{_API}"
+    assert message == f"failing or missing response from {url}: bad status from {url}: 500"
+    assert (await api.get(_APPLES)).code == 503
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    items = {one["metadata"]["name"]: one for one in (await api.get("/apis", accept=accept)).json["items"]}
+    assert items["fruit.example.com"]["versions"][0]["freshness"] == "Stale"
+
+
+async def test_the_servers_certificate_is_checked_unless_the_api_says_otherwise(api: ApiServer, fruit: Fruit) -> None:
+    other = Authority.create(now=system.SystemClock().now(), name="other")
+    await _serve(api, fruit)
+    wrong = base64.b64encode(other.signing_pem).decode()
+    assert (await api.post(_SERVICES, _declared(fruit, caBundle=wrong))).code == 201
+    assert "certificate signed by unknown authority" in await _until(api, "FailedDiscoveryCheck", "False")
+    live = (await api.get(f"{_SERVICES}/v1.fruit.example.com")).json
+    live["spec"] |= {"caBundle": None, "insecureSkipTLSVerify": True}
+    assert (await api.put(f"{_SERVICES}/v1.fruit.example.com", live)).code == 200
+    await _until(api, "Passed", "True")
+    assert (await api.get(_APPLES)).code == 200
+
+
+async def test_groups_of_this_server_are_not_passed_on(api: ApiServer, fruit: Fruit) -> None:
+    await _serve(api, fruit)
+    declared = _declared(fruit, group="apps", version="v1")
+    declared["metadata"]["name"] = "v1.apps"
+    assert (await api.post(_SERVICES, declared)).code == 201
+    for _ in range(6000):
+        obj = (await api.get(f"{_SERVICES}/v1.apps")).json
+        if (obj.get("status") or {}).get("conditions"):
+            break
+        await asyncio.sleep(0.01)
+    (condition,) = obj["status"]["conditions"]
+    assert (condition["reason"], condition["message"]) == (
+        "Local",
+        "this server serves apps/v1 itself, fruit.default.svc is not called",
+    )
+    assert (await api.get("/apis/apps/v1/deployments")).json["kind"] == "DeploymentList"
+    assert fruit.requests == []
+
+
+async def test_what_servers_of_apis_trust_is_published(api: ApiServer, front: Authority) -> None:
+    path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+    data = (await api.get(path)).json["data"]
+    assert data["requestheader-client-ca-file"] == front.certificate_pem.decode()
+    assert data["client-ca-file"] == "the cluster's CA"
+    assert json.loads(data["requestheader-allowed-names"]) == ["front-proxy-client"]
+    assert json.loads(data["requestheader-username-headers"]) == ["X-Remote-User"]
+
+
+async def test_servers_of_one_store_share_the_authority(api: ApiServer) -> None:
+    first = await front_proxy.ensure(api.store, now=api.clock.now())
+    second = await front_proxy.ensure(api.store, now=api.clock.now())
+    assert first.certificate_pem == second.certificate_pem
+
+
+def test_the_certificate_is_renewed_when_half_of_its_time_is_over(front: Authority) -> None:
+    now, identity = system.SystemClock().now(), FrontProxyIdentity(front)
+    first = identity.at(now)
+    assert identity.at(now + 14 * 86_400) is first
+    assert identity.at(now + 16 * 86_400) is not first
+
+
+def test_the_user_is_named_in_headers() -> None:
+    user = User(name="ann", uid="7", groups=("a", "b"), extra={"example.com/Scope": ("x", "y")})
+    assert list(front_proxy.remote_user(user)) == [
+        ("X-Remote-User", "ann"),
+        ("X-Remote-Uid", "7"),
+        ("X-Remote-Group", "a"),
+        ("X-Remote-Group", "b"),
+        ("X-Remote-Extra-example.com%2Fscope", "x"),
+        ("X-Remote-Extra-example.com%2Fscope", "y"),
+    ]
+
+
+_ONE = api_services.read(
+    {
+        "metadata": {"name": "v1.g"},
+        "spec": {"group": "g", "version": "v1", "service": {"namespace": "n", "name": "s", "port": 7}},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason", "message"),
+    [
+        ({}, "ServiceNotFound", 'service/s in "n" is not present'),
+        ({"exists": True}, "ServicePortError", 'service/s in "n" is not listening on port 7'),
+        ({"exists": True, "port_name": ""}, "EndpointsNotFound", 'cannot find endpointslices for service/s in "n"'),
+        (
+            {"exists": True, "port_name": "x", "slices": 1},
+            "MissingEndpoints",
+            'endpointslices for service/s in "n" have no addresses with port name "x"',
+        ),
+    ],
+)
+def test_why_a_service_has_no_address(found: dict[str, Any], reason: str, message: str) -> None:
+    assert _ONE is not None
+    condition = api_services.unresolved(_ONE, Found(namespace="n", name="s", port=7, **found))
+    assert condition == api_services.Condition("False", reason, message)
+
+
+def test_the_time_of_a_condition_is_that_of_its_status() -> None:
+    obj: dict[str, Any] = {"metadata": {"name": "x"}}
+    first = api_services.with_condition(obj, api_services.PASSED, now=0)
+    again = api_services.with_condition(first, api_services.PASSED, now=60)
+    assert again == first
+    local = api_services.with_condition(first, api_services.LOCAL, now=60)
+    assert local["status"]["conditions"][0]["lastTransitionTime"] == "1970-01-01T00:00:00Z"
+    failed = api_services.with_condition(first, api_services.failed("u", "w"), now=60)
+    assert failed["status"]["conditions"][0]["lastTransitionTime"] == "1970-01-01T00:01:00Z"
+
+
+def test_a_list_that_is_not_one_is_shown_as_empty() -> None:
+    for listed in (None, {}, {"resources": "x"}, {"resources": [1, {"kind": "A"}]}):
+        assert discovered(GroupVersion("g", "v1"), listed, fresh=False)["resources"] == []
