@@ -29,6 +29,9 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     (convert,) = (number for number, one in enumerate(rest) if "convert.py" in one)
     rest[convert] = rest[convert].replace("&", "> convert.log & convert=$!\ntrap 'kill $up $hook $convert' EXIT")
     rest.insert(convert + 1, _wait("is there", "convert.log"))
+    (apples,) = (number for number, one in enumerate(rest) if "apples.py" in one)
+    rest[apples] = rest[apples].replace("&", "> apples.log & apples=$!\ntrap 'kill $up $hook $convert $apples' EXIT")
+    rest.insert(apples + 1, _wait("is ready", "apples.log"))
     script = "\n".join(
         [
             "set -eu",
@@ -56,5 +59,6 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     assert "refused by the webhook" in done.stdout
     assert 'admission webhook "check.example.com" denied the request: a ConfigMap needs data' in done.stderr
     assert "stored as 7T\nserved as 7 T\n" in done.stdout
+    assert "apple.fruit.example.com/ripe-for-" in done.stdout
     assert "owner=" in done.stdout
     assert "example.com/by=policy,owner=default" in done.stdout
