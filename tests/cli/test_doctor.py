@@ -8,8 +8,9 @@ import pytest
 from tests.cli.conftest import Rota
 
 from rota.api import times
-from rota.cli.commands import health_checks
+from rota.cli.commands import diagnosis, health_checks
 from rota.cli.commands.health_checks import Certificate, Finding, Reading
+from rota.client.endpoints import Endpoint
 from rota.testing import manifests
 from rota.testing.live import LiveServer
 
@@ -135,3 +136,14 @@ def test_a_live_cluster_is_examined(rota: Rota, server: LiveServer, namespace: s
         assert f"error: node lost-{namespace} is not ready: no heartbeat" in said.lines
     finally:
         server.request("DELETE", f"/api/v1/nodes/lost-{namespace}")
+
+
+def test_a_token_goes_to_no_address_of_a_lease_if_certificates_are_not_checked() -> None:
+    other = {
+        "metadata": {"labels": {"rota.dev/master": "true"}, "annotations": {"rota.dev/address": "https://other:6443"}},
+        "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"},
+    }
+    checked = Endpoint(server="https://one:6443")
+    assert diagnosis.all_masters(checked, [other]).fallbacks == ("https://other:6443",)
+    unchecked = Endpoint(server="https://one:6443", insecure_skip_tls_verify=True)
+    assert diagnosis.all_masters(unchecked, [other]).fallbacks == ()

@@ -11,6 +11,7 @@ _SPEC: Final = fields.Path("spec")
 _MOST_GROUP_PRIORITY: Final = 20_000
 _MOST_VERSION_PRIORITY: Final = 1000
 _MOST_PORT: Final = 65535
+_CORE_ONLY: Final = "only v1 may have an empty group and it better be legacy kube"
 
 
 class ApiServiceStrategy(GenericStrategy):
@@ -46,6 +47,8 @@ def _validate(obj: Object) -> list[fields.FieldError]:
     if group:
         wrong = names.check_dns1123_subdomain(group)
         found += [fields.invalid(_SPEC.child("group"), group, ",".join(wrong))] if wrong else []
+    elif version != "v1":
+        found.append(fields.required(_SPEC.child("group"), _CORE_ONLY))
     wrong = names.check_dns1035_label(version)
     found += [fields.invalid(_SPEC.child("version"), version, ",".join(wrong))] if wrong else []
     found += _priority(spec, "groupPriorityMinimum", _MOST_GROUP_PRIORITY)

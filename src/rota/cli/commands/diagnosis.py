@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -65,6 +65,18 @@ async def read(client: Client, endpoint: Endpoint) -> Reading:
     return await _Reader(client, endpoint).read()
 
 
+def all_masters(endpoint: Endpoint, leases: Sequence[Object]) -> Endpoint:
+    """The endpoint with the masters that Leases name.
+
+    Without a check of certificates, whoever can write a Lease would be sent the user's token: then only addresses that
+    the user gave are called.
+    """
+    if endpoint.insecure_skip_tls_verify:
+        return endpoint
+    listed = [one.address for lease in leases if (one := masters.read(lease)) is not None]
+    return replace(endpoint, fallbacks=tuple(dict.fromkeys((*endpoint.fallbacks, *listed))))
+
+
 class _Reader:
     """Reads a cluster; what the user may not read is left out and reported."""
 
@@ -76,9 +88,7 @@ class _Reader:
     async def read(self) -> Reading:
         leases = await self._list(_LEASES, namespace="kube-system")
         leases += await self._list(_LEASES, namespace="kube-node-lease")
-        listed = [one.address for lease in leases if (one := masters.read(lease)) is not None]
-        every = replace(self._endpoint, fallbacks=tuple(dict.fromkeys((*self._endpoint.fallbacks, *listed))))
-        servers = {one.server: one for one in every.each()}
+        servers = {one.server: one for one in all_masters(self._endpoint, leases).each()}
         faults = await asyncio.gather(*map(cluster_status.health_fault, servers.values()))
         pods = await self._list(PODS)
         webhooks = [

@@ -3,10 +3,16 @@
 from rota.api.batch import kinds
 from rota.client.rights import Right, table
 from rota.controllers.batch.beside import LEASE, Settings
+from rota.controllers.batch.webhooks import NAME
 
 _READ = "get,list,watch"
 _REGISTRATION = "admissionregistration.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"
+
+
+def _registration(hooks: str) -> tuple[Right, ...]:
+    """Configurations of other webhooks are none of its business; a creation cannot be limited to a name."""
+    return (*table("create", hooks, _REGISTRATION), *table("get,patch", hooks, _REGISTRATION, name=NAME))
 
 
 def needed(settings: Settings) -> tuple[Right, ...]:
@@ -40,6 +46,6 @@ def needed(settings: Settings) -> tuple[Right, ...]:
         *table("create,patch", "events", loses="events about batch objects"),
         *table("create", "leases", "coordination.k8s.io", namespace=namespace),
         *table("get,update", "leases", "coordination.k8s.io", namespace=namespace, name=LEASE),
-        *(table("create,get,patch", hooks, _REGISTRATION) if settings.registered is not None else ()),
+        *(_registration(hooks) if settings.registered is not None else ()),
         *(table("create", "subjectaccessreviews", _AUTHORIZATION) if served else ()),
     )

@@ -26,7 +26,8 @@ MUTATING: Final[Target] = ("admissionregistration.k8s.io", "v1", "mutatingwebhoo
 VALIDATING: Final[Target] = ("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations")
 _NAMESPACES: Final[Target] = ("", "v1", "namespaces")
 _ACCESS_REVIEWS: Final[Target] = ("authorization.k8s.io", "v1", "subjectaccessreviews")
-_NAME: Final = "rota-batch"
+#: The name of both configurations.
+NAME: Final = "rota-batch"
 _MOST_BYTES: Final = 8 * 1024 * 1024
 _UNPROCESSABLE: Final = 422
 _FORBIDDEN: Final = 403
@@ -127,7 +128,7 @@ def configurations(url: str, authority: bytes) -> tuple[tuple[Target, Object], .
 
     def webhook(path: str, resources: Any, operations: list[str]) -> Object:
         return {
-            "name": f"{path}.{_NAME}.rota.dev",
+            "name": f"{path}.{NAME}.rota.dev",
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
             "failurePolicy": "Fail",
@@ -147,7 +148,7 @@ def configurations(url: str, authority: bytes) -> tuple[tuple[Target, Object], .
         }
 
     def configuration(target: Target, kind: str, one: Object) -> tuple[Target, Object]:
-        made = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": _NAME}}
+        made = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": NAME}}
         return target, {**made, "webhooks": [one]}
 
     operations = ["CREATE", "UPDATE"]
