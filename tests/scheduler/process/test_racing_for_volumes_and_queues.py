@@ -6,13 +6,15 @@ More rows of the table in docs/howto/run-many-schedulers.md; see test_racing_sch
 import asyncio
 import contextlib
 import copy
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.scheduler.process.racing import race, racing
 
 from rota.api import conflict_reasons, errors
+from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard, View
 from rota.apiserver.node_allocations.queue_index import QueueIndex, QueueState
 from rota.apiserver.subresources import binder
 from rota.client.pods import PODS
@@ -111,6 +113,34 @@ async def test_a_pod_with_a_node_does_not_take_a_claim_that_another_pod_uses(clu
         await _bind(cluster, "two")
     with pytest.raises(errors.Conflict, match="claim default/data is for one pod"):
         await cluster.add_pod("three", nodeName="n1", **_mounting("data"))
+
+
+async def test_a_pod_with_a_node_gets_the_place_of_a_volume_whose_pod_has_just_ended(
+    cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the index of pods lags: the second look reads the newest state."""
+    kept: list[View] = []
+    view_now = OvercommitGuard.view
+
+    async def lagging(guard: OvercommitGuard, nodes: Collection[str], *, newest: bool = False) -> View:
+        found = await view_now(guard, nodes, newest=newest)
+        if newest:
+            return found
+        residents = {node: dict(found.residents(node)) for node in nodes}
+        kept.append(replace(found, residents=residents.__getitem__))
+        return kept[0]
+
+    await cluster.add_node("n1")
+    await _limit_volumes(cluster, "n1", 1)
+    for claim in ("a", "b"):
+        await _add_claim(cluster, claim)
+    await cluster.add_pod("one", nodeName="n1", **_mounting("a"))
+    monkeypatch.setattr(OvercommitGuard, "view", lagging)
+    with pytest.raises(errors.Conflict, match=f"driver {DRIVER} attaches at most 1 volumes"):
+        await cluster.add_pod("two", nodeName="n1", **_mounting("b"))
+    await cluster.client.patch(PODS, "one", {"status": {"phase": "Failed"}}, namespace="default", subresource="status")
+    await cluster.add_pod("two", nodeName="n1", **_mounting("b"))
+    assert await cluster.node_of("two") == "n1"
 
 
 async def test_no_node_gets_more_volumes_than_its_driver_attaches(cluster: SchedulingCluster) -> None:
