@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import rota
+from rota.api import gangs, resources
 from rota.client import verbs
 from rota.client.paths import Target
 from rota.client.pods import PODS
@@ -33,6 +34,24 @@ def test_a_gang_is_a_job_whose_pods_start_together() -> None:
     assert (template["spec"]["schedulerName"], template["spec"]["subdomain"]) == ("volcano", "f-1")
     named = {one["name"]: one.get("value") for one in template["spec"]["containers"][0]["env"]}
     assert (named["WORLD_SIZE"], named["MASTER_ADDR"]) == ("4", "f-1-0.f-1")
+    assert template["metadata"]["labels"][gangs.PORT_LABEL] == named["MASTER_PORT"]
+
+
+@pytest.mark.parametrize(
+    ("index", "port", "taken"),
+    [
+        ("0", "20007", [20007]),
+        ("1", "20007", []),
+        ("0", "80", []),
+        ("0", "30000", []),
+        ("0", "²0007", []),
+        ("0", "9" * 5000, []),
+        ("", "20007", []),
+    ],
+)
+def test_the_first_process_of_a_gang_takes_its_port(index: str, port: str, taken: list[int]) -> None:
+    pod = {"metadata": {"labels": {gangs.INDEX_LABEL: index, gangs.PORT_LABEL: port}}, "spec": {"containers": []}}
+    assert [one.port for one in resources.host_ports(pod)] == taken
 
 
 def test_a_gang_is_not_retried() -> None:

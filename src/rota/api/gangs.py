@@ -13,7 +13,10 @@ from rota.api.meta import Object
 #: Labels that the Job's controller gives to pods: the Job's name, and the number of the process.
 JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
-#: Ports for first processes; those of several gangs may share a machine.
+#: Label of the pods of a gang: the port of the first process. It counts as taken on the node where that process runs,
+#: so that the first processes of two gangs with one port do not meet there.
+PORT_LABEL: Final = "rota.dev/gang-port"
+#: Ports for first processes; no other port can be taken by the label.
 _PORTS: Final = range(20_000, 30_000)
 _SERVICE_NAME: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 #: A hostname has 63 characters; the number of a process comes behind the name.
@@ -31,6 +34,19 @@ def name(wanted: str) -> str:
 def port(name: str) -> int:
     """The port of a gang's first process: the same for the same name."""
     return _PORTS[int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % len(_PORTS)]
+
+
+def labels(name: str) -> dict[str, str]:
+    """The label of the pods of a gang."""
+    return {PORT_LABEL: str(port(name))}
+
+
+def taken_port(pod_labels: Mapping[str, str]) -> int | None:
+    """The port that a pod takes on its node as the first process of a gang; None if it takes none."""
+    text = pod_labels.get(PORT_LABEL, "")
+    if pod_labels.get(INDEX_LABEL) != "0" or not (text.isascii() and text.isdigit()):
+        return None
+    return int(text) if len(text) == len(str(_PORTS.start)) and int(text) in _PORTS else None
 
 
 def completions(size: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from rota.api import quantities
+from rota.api import gangs, quantities
 
 #: Resource name to amount; CPU in thousandths.
 Amounts: TypeAlias = Mapping[str, int]
@@ -169,7 +169,10 @@ def host_ports(pod: Object) -> tuple[HostPort, ...]:
     """The node's ports that a pod takes while it runs."""
     spec = pod.get("spec") or {}
     lasting = [one for one in spec.get("initContainers") or () if _restartable(one)]
-    return tuple(
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    gang = gangs.taken_port(labels) if gangs.PORT_LABEL in labels else None
+    found = () if gang is None else (HostPort(_ANY_ADDRESS, "TCP", gang),)
+    return found + tuple(
         HostPort(port.get("hostIP") or _ANY_ADDRESS, port.get("protocol") or "TCP", port["hostPort"])
         for container in (*(spec.get("containers") or ()), *lasting)
         for port in container.get("ports") or ()

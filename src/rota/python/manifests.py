@@ -149,7 +149,7 @@ def job(
             },
             "template": {
                 "metadata": {
-                    "labels": labels,
+                    "labels": {**labels, **(gangs.labels(name) if options.gang else {})},
                     **({"annotations": options.pod_annotations} if options.pod_annotations else {}),
                 },
                 "spec": pod,

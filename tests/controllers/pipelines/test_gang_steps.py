@@ -199,7 +199,7 @@ def test_an_attempt_of_a_gang_is_an_indexed_job_of_its_template() -> None:
         kinds.MIN_MEMBER: "4",
         "rota.dev/item": "3",
     }
-    assert pod["metadata"]["labels"] == {"mine": "1"}
+    assert pod["metadata"]["labels"] == {"mine": "1", gangs.PORT_LABEL: str(gangs.port("r-a-2"))}
     names = [one["name"] for one in pod["spec"]["containers"][0]["env"]]
     assert names == ["A", "ROTA_OUTPUTS", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
 

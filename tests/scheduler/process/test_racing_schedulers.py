@@ -7,13 +7,14 @@ the schedulers share the pods by a shard map.
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.scheduler.process.racing import race, racing
 
-from rota.api import conflict_reasons
+from rota.api import conflict_reasons, gangs
 from rota.client.pods import PODS
 from rota.client.transports.transport import Call
 from rota.client.verbs import PatchType
@@ -50,6 +51,7 @@ def _apart(topology: str) -> dict[str, Any]:
     [
         (conflict_reasons.CAPACITY, {"cpu": "3"}, {}),
         (conflict_reasons.PORT, {"containers": _container(ports=[{"containerPort": 80, "hostPort": 80}])}, {}),
+        (conflict_reasons.PORT, {"labels": {gangs.INDEX_LABEL: "0", gangs.PORT_LABEL: "20007"}}, {}),
         (conflict_reasons.ANTI_AFFINITY, {"labels": {"app": "web"}, "affinity": _apart(HOSTNAME)}, {}),
         (
             conflict_reasons.CAPACITY,
@@ -77,6 +79,23 @@ async def test_the_transaction_refuses_the_second_of_two_pods_that_do_not_fit_to
         places = await race(cluster, reasons, about, about)
     assert sorted(places) == ["", "n1"]
     assert reasons == [reason]
+
+
+async def test_a_scheduler_puts_the_first_processes_of_two_gangs_with_one_port_on_two_nodes(
+    cluster: SchedulingCluster,
+) -> None:
+    for name in ("n1", "n2"):
+        await cluster.add_node(name, cpu="8")
+    async with cluster.scheduling():
+        for gang, index in itertools.product("ab", "012"):
+            labels = {gangs.INDEX_LABEL: index, gangs.PORT_LABEL: "20007"}
+            await cluster.add_pod(f"{gang}-{index}", labels=labels)
+
+        async def all_placed() -> bool:
+            return all([await cluster.node_of(f"{gang}-{index}") for gang, index in itertools.product("ab", "012")])
+
+        await cluster.until(all_placed)
+    assert sorted([await cluster.node_of("a-0"), await cluster.node_of("b-0")]) == ["n1", "n2"]
 
 
 async def test_a_plain_pod_does_not_slip_in_beside_a_pod_that_excludes_it(cluster: SchedulingCluster) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from rota.api import attachable_volumes, conflict_reasons, gpu_devices, resources
+from rota.api import attachable_volumes, conflict_reasons, gangs, gpu_devices, resources
 from rota.api.attachable_volumes import Attached
 from rota.api.batch import kinds as batch_kinds
 from rota.api.gpu_devices import Devices
@@ -21,8 +21,9 @@ from rota.apiserver.node_allocations import host_anti_affinity
 from rota.apiserver.node_allocations.host_anti_affinity import HostTerm
 
 FINISHED: Final = frozenset({"Succeeded", "Failed"})
-#: What a stored pod has if it is a member of a group; other pods are not decoded for it.
+#: What a stored pod has if it is a member of a group, or of a gang with a port; other pods are not decoded for it.
 _GROUP_MARK: Final = b'/group-name"'
+_PORT_MARK: Final = f'"{gangs.PORT_LABEL}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +274,14 @@ class _Annotations(msgspec.Struct, gc=False, omit_defaults=True):
     own_group: str | None = msgspec.field(default=None, name=batch_kinds.OWN_GROUP_NAME)
 
 
+class _Labels(msgspec.Struct, gc=False, omit_defaults=True):
+    gang_port: str | None = msgspec.field(default=None, name=gangs.PORT_LABEL)
+    index: str | None = msgspec.field(default=None, name=gangs.INDEX_LABEL)
+
+
 class _Metadata(msgspec.Struct, gc=False, omit_defaults=True):
     annotations: _Annotations | None = None
+    labels: _Labels | None = None
 
 
 class _Pod(msgspec.Struct, gc=False, omit_defaults=True):
@@ -302,12 +309,16 @@ def of_stored(value: bytes) -> tuple[str, PodAllocation] | None:
 def wanted(value: bytes) -> PodAllocation:
     """The allocation that a stored pod takes on any node, without GPU devices."""
     pod = _glance(value)
-    pod.metadata, pod.spec.nodeName = None, None
+    pod.spec.nodeName = None
+    if pod.metadata is not None:
+        pod.metadata.annotations = None
     return _of_excerpt(_excerpt(pod))
 
 
 def of_member(share: PodAllocation, value: bytes) -> PodAllocation:
-    """The allocation with the group of a stored pod."""
+    """The allocation with the group of a stored pod, and the port that it takes as the first process of a gang."""
+    if _PORT_MARK in value:
+        share = wanted(value)
     if _GROUP_MARK not in value:
         return share
     group = _take_group(_glance(value))
@@ -324,6 +335,10 @@ def _take_group(pod: _Pod) -> str:
 
 
 def _excerpt(pod: _Pod) -> bytes:
+    labels = pod.metadata.labels if pod.metadata is not None else None
+    if pod.metadata is not None and (labels is None or labels.gang_port is None or labels.index != "0"):
+        # Only first processes of gangs take a port by their labels.
+        pod.metadata = _Metadata(pod.metadata.annotations) if pod.metadata.annotations is not None else None
     if pod.spec.volumes is not None:
         # Nearly every pod has a volume with its token, which does not count, under a name of its own.
         pod.spec.volumes = [one for one in pod.spec.volumes if one.counts] or None

@@ -208,7 +208,7 @@ def _gang(pod: Object, size: int) -> Object:
     noted = {**meta.annotations(pod), kinds.MIN_MEMBER: str(size)}
     told = gangs.variables(name, size)
     template = {
-        "metadata": {"labels": metadata["labels"], "annotations": noted},
+        "metadata": {"labels": {**metadata["labels"], **gangs.labels(name)}, "annotations": noted},
         "spec": {
             "schedulerName": kinds.SCHEDULER,
             **pod["spec"],
