@@ -14,6 +14,8 @@ STAMP := $(VENV)/.installed
 RUNTIME_STAMP := $(VENV)/.installed-runtime
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --no-emit-find-links --no-header --extra postgres --extra etcd --extra lua
+# Tests start `rota` thousands of times: the modules are compiled once, not in each process.
+unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 2
 # Tests of one file share fixtures: pytest's workers take long runs of tests and steal work at the end.
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
