@@ -33,6 +33,13 @@ def allow(_: dict[str, Any]) -> Said:
     return {"allowed": True}
 
 
+def _abort(runner: web.AppRunner) -> None:
+    """End connections at once: an API server keeps them open, and would be waited for only for a moment."""
+    for connection in runner.server.connections if runner.server is not None else ():
+        if connection.transport is not None:
+            connection.transport.abort()
+
+
 class WebhookServer:
     """A server with a certificate of its own authority, for loopback addresses and the names of `hosts`."""
 
@@ -56,6 +63,7 @@ class WebhookServer:
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         self._exits.push_async_callback(runner.cleanup)
+        self._exits.callback(_abort, runner)
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls)
         await site.start()
         self.port = runner.addresses[0][1]
