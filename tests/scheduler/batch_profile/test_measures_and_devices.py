@@ -1,8 +1,10 @@
 """The batch profile with plugins that need more than nodes and pods, and its explanations, on a live scheduler."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from rota.scheduler.batch.conf import MetricsSource
@@ -117,6 +119,34 @@ async def test_measured_usage_may_come_from_a_prometheus() -> None:
             assert reader.usage.keys() == {"n1"}
     finally:
         await runner.cleanup()
+
+
+USAGE = """
+actions: "enqueue, allocate"
+tiers:
+- plugins: [{name: gang}, {name: predicates}, {name: usage}]
+metrics: {type: prometheus, address: "http://prometheus:9090"}
+"""
+
+
+async def test_a_source_of_usage_that_hangs_does_not_stop_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings: list[asyncio.Future[None]] = []
+
+    async def hang(_: UsageReader, source: MetricsSource) -> None:
+        assert source.address == "http://prometheus:9090"
+        readings.append(asyncio.get_running_loop().create_future())
+        await readings[-1]
+
+    monkeypatch.setattr(UsageReader, "read", hang)
+    async with batches.cluster() as cluster:
+        async with cluster.batching(USAGE):
+            await cluster.add_node("n1", cpu="8")
+            for name in ("first", "second"):
+                await cluster.add_gang(name, 2)
+                await cluster.started(name)
+            await cluster.clock.advance(120)
+            assert len(readings) == 1  # no second one beside it
+        assert readings[0].cancelled()
 
 
 TDM = """

@@ -151,6 +151,7 @@ class BatchProfile:
             await self._binder.close()
             await self._evictions.close()
             await self._writer.close()
+            await self._usage.close()
             for task in self._removing.values():
                 task.cancel()
 
@@ -207,7 +208,7 @@ class BatchProfile:
         changes, touched, decisive = self.inbox.take()
         configuration = self._settings.configuration
         if self._usage.due(configuration):
-            await self._usage.read(configuration.metrics)
+            await self._usage.refresh(configuration.metrics)
         deltas = mirror.take()
         decisive |= self._due()
         if not changes and not decisive:

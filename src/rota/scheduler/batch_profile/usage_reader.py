@@ -1,8 +1,10 @@
 """Reads the measured usage of nodes at intervals, while the configuration has a plugin that decides by it.
 
-The source is metrics.k8s.io, or a Prometheus with the metrics of cAdvisor, as the configuration says.
+The source is metrics.k8s.io, or a Prometheus with the metrics of cAdvisor, as the configuration says. A pass waits for
+new figures for a moment only: a source that hangs must not stop decisions.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -26,6 +28,8 @@ log = logs.get(__name__)
 
 #: The plugins that decide by measured usage.
 PLUGINS: Final = ("usage", "rescheduling")
+#: How long a pass waits for new figures; those that come later count from the next pass on.
+_PATIENCE_S: Final = 2.0
 
 
 class UsageReader:
@@ -35,13 +39,28 @@ class UsageReader:
         self._client: Final = client
         self._clock: Final = clock
         self._read_at = float("-inf")
+        self._reading: asyncio.Task[None] | None = None
         self.usage: dict[str, NodeUsage] = {}
 
     def due(self, configuration: BatchConfiguration) -> bool:
-        """Whether figures are needed and older than the interval."""
-        if not configuration.uses(*PLUGINS):
+        """Whether figures are needed and older than the interval, and none are under way."""
+        if not configuration.uses(*PLUGINS) or (self._reading is not None and not self._reading.done()):
             return False
         return self._clock.monotonic() - self._read_at >= configuration.metrics.interval_s
+
+    async def refresh(self, source: MetricsSource) -> None:
+        """Begin to read new figures, and wait for them for a moment."""
+        self._reading = asyncio.ensure_future(self.read(source))
+        try:
+            await self._clock.wait_for(asyncio.shield(self._reading), _PATIENCE_S)
+        except TimeoutError:
+            log.info("usage of nodes takes long to read; decisions go on with the figures there are")
+
+    async def close(self) -> None:
+        """Give up a reading that has not ended."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait((self._reading,))
 
     async def read(self, source: MetricsSource) -> None:
         """Read new figures; without metrics the old ones stay until they are too old to be used."""
