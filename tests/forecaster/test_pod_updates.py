@@ -11,6 +11,7 @@ from rota.forecaster.pod_updater import PodUpdater
 from rota.forecaster.pod_updates import LONG_S, MARK, Evictions
 from rota.kit.metrics import Metrics
 from rota.kit.system import SystemClock
+from rota.testing.clocks import FakeClock
 from rota.testing.clusters import Document, make_pod
 
 NOW = 2_000_000.0
@@ -165,18 +166,18 @@ def test_a_new_process_waits_for_the_replacements_of_evictions_by_the_former_one
     given, left = remembering(1, at_s=NOW - 30), [replica(0), replica(1)]
     for number, pod in enumerate(left):
         pod["metadata"]["uid"] = f"u{number}"
-    remembered = pod_updates.remembered(given, left)
+    remembered = pod_updates.remembered(given, left, now_s=NOW)
     assert remembered == Evictions(NOW - 30, 1, frozenset({"u0", "u1"}))
     assert due(given, left, evictions=remembered) == []
     marked = replica(2, age_s=10.0, metadata={"annotations": {MARK: "c"}, "uid": "u2"})
     there = [*left, marked]
-    assert due(given, there, evictions=pod_updates.remembered(given, there))
+    assert due(given, there, evictions=pod_updates.remembered(given, there, now_s=NOW))
 
 
 def test_evictions_by_a_former_spec_are_no_reason_to_wait() -> None:
     given = remembering(1, at_s=NOW - 30)
     given["metadata"]["generation"] = 2
-    assert pod_updates.remembered(given, [replica(0)]) is None
+    assert pod_updates.remembered(given, [replica(0)], now_s=NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_evictions_by_a_former_spec_are_no_reason_to_wait() -> None:
 def test_a_condition_that_cannot_be_read_remembers_nothing(message: str) -> None:
     given = remembering(1, at_s=NOW)
     given["status"]["conditions"][0]["message"] = message
-    assert pod_updates.remembered(given, [replica(0)]) is None
+    assert pod_updates.remembered(given, [replica(0)], now_s=NOW) is None
 
 
 class Unwritable(Busy):
@@ -200,3 +201,44 @@ async def test_an_eviction_that_cannot_be_recorded_is_not_made() -> None:
     updater = PodUpdater(client, clock=SystemClock(), metrics=Metrics("test"))  # type: ignore[arg-type]
     assert await updater.turn([autoscaler()], [replica(number) for number in range(2)], ()) == set()
     assert client.evicted == []
+
+
+def test_evictions_of_a_former_process_do_not_stop_updates_for_ever() -> None:
+    """A pod that came while no process served the webhook has no mark, and never gets one."""
+    given, pods = remembering(1, at_s=NOW - LONG_S), [replica(0), replica(1, age_s=60.0)]
+    assert due(given, pods, evictions=pod_updates.remembered(given, pods, now_s=NOW - 1)) == []
+    assert due(given, pods, evictions=pod_updates.remembered(given, pods, now_s=NOW))
+
+
+class Slow(Busy):
+    """A client whose server takes seconds for an eviction, and keeps the status that it gets."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.status: Document = {}
+
+    async def patch(self, _: Any, __: str, patch: Document, **___: Any) -> None:  # type: ignore[override]
+        self.status = patch["status"]
+
+    async def create(self, _: Any, obj: Document, **more: Any) -> Any:
+        await self.clock.advance(5)
+        return await super().create(_, obj, **more)
+
+
+async def test_a_replacement_that_comes_before_the_last_eviction_of_a_turn_counts_after_a_restart() -> None:
+    clock = FakeClock(NOW)
+    client = Slow(clock)
+    updater = PodUpdater(client, clock=clock, metrics=Metrics("test"))  # type: ignore[arg-type]
+    given, pods = autoscaler(), [replica(number) for number in range(4)]
+    await updater.turn([given], pods, ())
+    assert len(client.evicted) == 2
+    left = [pod for pod in pods if pod["metadata"]["name"] not in client.evicted]
+    marked = {"annotations": {MARK: "c"}}
+    came = [replica(number, metadata={**marked, "uid": f"new-{number}"}) for number in (4, 5)]
+    for pod, after_s in zip(came, (3, 8), strict=True):
+        pod["metadata"]["creationTimestamp"] = times.format_time(NOW + after_s)
+    successor = {**given, "status": {**given["status"], **client.status}}
+    found = pod_updates.remembered(successor, [*left, *came], now_s=clock.now())
+    assert found is not None
+    assert (found.count, found.known & {"new-4", "new-5"}) == (2, frozenset())

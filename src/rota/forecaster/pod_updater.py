@@ -43,14 +43,14 @@ class PodUpdater:
         present = set(map(_key, autoscalers))
         self._evicted = {key: last for key, last in self._evicted.items() if key in present}
         for each in autoscalers:
-            key, place = _key(each), meta.namespace(each)
+            key, place, began_s = _key(each), meta.namespace(each), self._clock.now()
             here = [pod for pod in pods if meta.namespace(pod) == place]
             decision = pod_updates.decide(
                 each,
                 here,
                 [one for one in ranges if meta.namespace(one) == place],
-                now_s=self._clock.now(),
-                evictions=self._evicted.get(key) or pod_updates.remembered(each, here),
+                now_s=began_s,
+                evictions=self._evicted.get(key) or pod_updates.remembered(each, here, now_s=began_s),
             )
             if decision.unreached:
                 unreached.add(meta.uid(each))
@@ -59,18 +59,21 @@ class PodUpdater:
                 if await self._resized(update):
                     continue
                 if count == said:
-                    said = count + 1 if await self._remember(each, count + 1) else said
+                    said = count + 1 if await self._remember(each, count + 1, began_s) else said
                 if said > count and await self._evicted_now(update):
                     count += 1
                     known = frozenset(meta.uid(pod) for pod in here if recommended_pods.names(each, pod))
                     self._evicted[key] = Evictions(self._clock.now(), count, known)
             if said > count:
-                await self._remember(each, count)
+                await self._remember(each, count, began_s)
         return unreached
 
-    async def _remember(self, autoscaler: Object, count: int) -> bool:
-        """Write evictions to the status of the autoscaler; whether that is done. Without it, no pod is evicted."""
-        condition = pod_updates.evicted_condition(autoscaler, count, self._clock.now())
+    async def _remember(self, autoscaler: Object, count: int, began_s: float) -> bool:
+        """Write evictions to the status of the autoscaler; whether that is done. Without it, no pod is evicted.
+
+        With the time of the first one: what comes afterwards is a replacement, also before the last eviction.
+        """
+        condition = pod_updates.evicted_condition(autoscaler, count, began_s)
         now = times.format_time(self._clock.now())
         others = [each for each in meta.conditions(autoscaler) if each.get("type") != pod_updates.EVICTED]
         conditions = meta.with_condition(others, condition, now=now) if count else others

@@ -66,17 +66,18 @@ class Decision:
     unreached: bool = False
 
 
-def evicted_condition(autoscaler: Object, count: int, now_s: float) -> dict[str, str]:
-    """The condition that remembers evictions."""
-    message = f"{count} pods at {times.format_time(now_s)} by generation {generation(autoscaler)}"
+def evicted_condition(autoscaler: Object, count: int, began_s: float) -> dict[str, str]:
+    """The condition that remembers evictions; `began_s` is the time of the first one."""
+    message = f"{count} pods at {times.format_time(began_s)} by generation {generation(autoscaler)}"
     return {"type": EVICTED, "status": "True", "reason": "RecommendationApplied", "message": message}
 
 
-def remembered(autoscaler: Object, pods: Iterable[Object]) -> Evictions | None:
+def remembered(autoscaler: Object, pods: Iterable[Object], *, now_s: float) -> Evictions | None:
     """The last evictions by this generation, which a former process may have made; pods are those of the namespace.
 
     Times have whole seconds. A pod of the same second counts as a replacement: otherwise one that came at once would be
-    waited for.
+    waited for. Evictions of more than half a day ago say nothing about pods that came without the mark: the webhook,
+    which is a part of this process, is not asked while the process starts again.
     """
     said = _EVICTED.fullmatch(str((meta.condition(autoscaler, EVICTED) or {}).get("message") or ""))
     if said is None or int(said["generation"]) != generation(autoscaler):
@@ -84,6 +85,8 @@ def remembered(autoscaler: Object, pods: Iterable[Object]) -> Evictions | None:
     try:
         at_s = times.parse(said["at"])
     except ValueError:
+        return None
+    if now_s - at_s >= LONG_S:
         return None
     there = (pod for pod in pods if recommended_pods.names(autoscaler, pod))
     known = frozenset(meta.uid(pod) for pod in there if _created_s(pod) < at_s)
