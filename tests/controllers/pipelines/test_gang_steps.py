@@ -12,6 +12,7 @@ from tests.controllers.workloads import PODS, Ending, Kubelet, listed, reaches
 from rota.api import gangs, meta
 from rota.api.batch import kinds
 from rota.api.pipelines.object_names import STEP_LABEL
+from rota.client.informers.cache import Key
 from rota.client.verbs import Object, PatchType
 from rota.controllers.batch.pod_groups import PodGroupController
 from rota.controllers.garbage import GarbageCollector
@@ -19,6 +20,7 @@ from rota.controllers.jobs.controller import JobController
 from rota.controllers.pipelines import attempts, engine, objects
 from rota.controllers.pipelines.attempts import End, Ended
 from rota.controllers.pipelines.objects import JOBS, RUNS, SERVICES, STEP_RUNS
+from rota.controllers.pipelines.steps import StepRunController
 from rota.testing import virtual_api
 from rota.testing.virtual_api import VirtualCluster
 
@@ -173,6 +175,20 @@ async def test_a_gang_whose_services_name_is_taken_waits_for_it(cluster: Virtual
         assert await listed(cluster, JOBS) == []
         await cluster.client.delete(SERVICES, "r-a-0", namespace="default")
         await reaches(cluster, RUNS, "r", phase="Succeeded")
+
+
+async def test_no_disruption_is_remembered_of_a_job_that_is_gone(cluster: VirtualCluster) -> None:
+    controller = StepRunController(cluster.client, clock=cluster.clock, rng=cluster.rng)
+    job = {"metadata": {"name": "r-a-0", "namespace": "default", "uid": "j"}}
+    pod = _pod(1, "Failed", lost=True, deleting=True)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "r-a-0", "uid": "j", "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    # as a deletion in the background goes: the Job first, then its pods
+    controller._attempt_changed("Job", Key("default", "r-a-0"), job, None)
+    controller._attempt_changed("Pod", Key("default", "r-a-0-1"), None, pod)
+    assert list(controller._disrupted) == ["j"]
+    controller._attempt_changed("Pod", Key("default", "r-a-0-1"), pod, None)
+    assert not controller._disrupted
 
 
 def _stranger() -> dict[str, Any]:

@@ -85,13 +85,22 @@ class StepRunController:
         if kind == "Job" and new is None:
             self._disrupted.pop(meta.uid(old or {}), None)
         if owner is None or owner["kind"] != "StepRun":
-            if owner is not None and new is not None and (lost := attempts.disruption_in_gang(new)) is not None:
-                self._disrupted[owner["uid"]] = lost
+            if owner is not None:
+                self._note_disruption(key.namespace, owner, new)
             return
         step_run = Key(key.namespace, owner["name"])
         over = new is None or meta.is_deleting(new) or attempts.end_of({**new, "kind": kind}) is not None
         if over or (_node(new or {}) and not _node(old or {}) and self._is_told(step_run)):
             self._frame.queue.add(step_run)
+
+    def _note_disruption(self, namespace: str, job: Mapping[str, Any], pod: Object | None) -> None:
+        """Remember the disruption of a pod of a gang; pods change after their Job is gone, too."""
+        if pod is not None and (lost := attempts.disruption_in_gang(pod)) is not None:
+            self._disrupted[job["uid"]] = lost
+        elif pod is None and job["uid"] in self._disrupted:
+            known = self._jobs.cache.get(job["name"], namespace)
+            if known is None or meta.uid(known) != job["uid"]:
+                del self._disrupted[job["uid"]]
 
     def _is_told(self, key: Key) -> bool:
         """Whether a step run is recorded as running."""
