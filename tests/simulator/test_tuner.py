@@ -106,6 +106,16 @@ def test_each_run_is_made_once() -> None:
     assert found(figures).runs == len(made) == len(set(made))
 
 
+@pytest.mark.parametrize(("pods", "keep"), [(60, 1.0), (0, 0.9)])
+def test_seeds_that_all_run_the_same_are_no_evidence(pods: int, keep: float) -> None:
+    def run(of: Trace, policy: Policy, seed: int, advance: Advance) -> RunResult:
+        figures = {"energy_kwh": 100 - 1e-9 * weights(policy)[0]}
+        return RunResult(trace=of.name, policy=policy.name, seed=seed, figures=figures)
+
+    with pytest.raises(UserError, match=f"all seeds keep the same of the {pods} pods"):
+        tuner.search(trace(pods), policies.named(policies.DEFAULT), replace(SEARCH, keep=keep), run, arguments={})
+
+
 def test_an_unknown_goal_is_named_with_those_there_are() -> None:
     with pytest.raises(UserError, match='"beauty" is no goal'):
         found(lambda *_: {}, replace(SEARCH, goal="beauty"))

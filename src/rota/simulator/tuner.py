@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rota.kit.errors import UserError
 from rota.scheduler.config import encoder, resolution
@@ -134,11 +135,7 @@ class Finding:
 
 def resampled(trace: Trace, seed: int, keep: float) -> Trace:
     """The trace without some of its arriving pods; a pod whose end is a line of its own stays."""
-    chosen = arrivals.generator(seed).random(len(trace)) < keep
-    ended = {line.uid for line in trace.changes if isinstance(line, PodGone)}
-    if ended and trace.uids:
-        chosen |= np.array([uid in ended for uid in trace.uids])
-    positions = np.flatnonzero(chosen)
+    positions = np.flatnonzero(_kept(trace, seed, keep))
     return replace(
         trace,
         at=trace.at[positions],
@@ -147,6 +144,15 @@ def resampled(trace: Trace, seed: int, keep: float) -> Trace:
         names=[trace.names[position] for position in positions.tolist()],
         uids=[trace.uids[position] for position in positions.tolist()] if trace.uids else (),
     )
+
+
+def _kept(trace: Trace, seed: int, keep: float) -> npt.NDArray[np.bool_]:
+    """Which of the arriving pods a seed keeps."""
+    chosen = arrivals.generator(seed).random(len(trace)) < keep
+    ended = {line.uid for line in trace.changes if isinstance(line, PodGone)}
+    if ended and trace.uids:
+        chosen |= np.array([uid in ended for uid in trace.uids])
+    return chosen
 
 
 def search(
@@ -161,6 +167,14 @@ def search(
     """Look for better values, from those of a policy; `arguments` are what a simulation fills in."""
     if asked.goal not in DIRECTIONS:
         raise UserError(f'"{asked.goal}" is no goal', f"give one of {', '.join(sorted(DIRECTIONS))}")
+    for first, *others in (asked.search_seeds, asked.confirm_seeds):
+        kept = _kept(trace, first, asked.keep)
+        if all((_kept(trace, seed, asked.keep) == kept).all() for seed in others):
+            # Equal runs have no noise: any difference would seem to be certain.
+            raise UserError(
+                f"all seeds keep the same of the {len(trace)} pods that arrive in {trace.name}",
+                "give a smaller --keep, or a trace with more arriving pods",
+            )
     return _Tuner(trace, policy, asked, runner, arguments, watch).find()
 
 
