@@ -246,7 +246,7 @@ class _Tuner:
                     continue
                 candidate = {**present, parameter: other}
                 try:
-                    self._with(candidate).load(self._arguments)
+                    parameters.require_plugins(self._with(candidate).load(self._arguments), self._asked.scheduler_name)
                 except (NotTunableError, ConfigurationError):
                     continue
                 yield candidate

@@ -1,13 +1,18 @@
 """Parameters of a configuration: what they are, and a configuration with other values."""
 
+from typing import ClassVar
+
+import msgspec
 import pytest
 
 from rota.scheduler.config import encoder, resolution
 from rota.scheduler.config.faults import ConfigurationError
+from rota.scheduler.framework.objectives import Objective
 from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
+from rota.scheduler.framework.registry import Handle
 from rota.scheduler.plugin_registry import third_party
 from rota.scheduler.plugin_registry.third_party import Loaded
-from rota.scheduler.tuning import parameters
+from rota.scheduler.tuning import parameters, tuning_follower
 from rota.scheduler.tuning.parameters import NotTunableError, Parameter
 from rota.testing.schedulers import configured
 
@@ -106,6 +111,49 @@ def test_what_a_profile_does_not_have_cannot_be_tuned(parameter: Parameter, to: 
 def test_a_value_that_the_plugin_refuses_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="must be positive"):
         parameters.tuned(configured(COMBINED), NAME, {BALANCE: 0})
+
+
+class PickyArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    share: float = 0.6
+
+
+class Picky(Objective):
+    """A plugin of a user, whose constructor checks its arguments."""
+
+    Args = PickyArgs
+    name: ClassVar[str] = "Picky"
+    unit: ClassVar[str] = "share"
+
+    def __init__(self, args: PickyArgs, handle: Handle) -> None:
+        if args.share >= 1:
+            raise ValueError("share must be below 1")
+
+
+PICKY = f"""
+profiles:
+- schedulerName: {NAME}
+  plugins: {{multiPoint: {{enabled: [{{name: Picky}}]}}}}
+"""
+
+
+def test_a_value_that_a_constructor_refuses_is_refused_and_harms_no_other_proposal() -> None:
+    base, share = configured(PICKY, Picky), Parameter("Picky", "share")
+    assert value(parameters.tuned(base, NAME, {share: 0.9}), share) == 0.9
+    with pytest.raises(NotTunableError, match="cannot be built with it: ValueError: share must be below 1"):
+        parameters.tuned(base, NAME, {share: 1.2})
+    known = [
+        {
+            "metadata": {"name": f"p{number}"},
+            "spec": {},
+            "status": {"phase": "Kept", "startTime": str(number), "values": [{**one, "argument": argument}]},
+        }
+        for number, (one, argument) in enumerate(
+            [({"plugin": "Picky", "value": 1.2}, "share"), ({"plugin": FIT.plugin, "value": 5}, "")]
+        )
+    ]
+    skipped: list[str] = []
+    made = tuning_follower.overlaid(base, known, lambda one, _: skipped.append(one["metadata"]["name"]))
+    assert (value(made, share), value(made, FIT), skipped) == (0.6, 5, ["p0"])
 
 
 def test_an_unknown_profile_is_named() -> None:

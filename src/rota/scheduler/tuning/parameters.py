@@ -21,6 +21,7 @@ from rota.scheduler.config.wire import (
 )
 from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.registry import ProfileSpec
+from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.plugin_registry import third_party
 from rota.scheduler.plugin_registry.third_party import Loaded
 
@@ -106,7 +107,17 @@ def with_values(
 def tuned(loaded: Loaded, scheduler_name: str, values: Values) -> Loaded:
     """A configuration with other values; NotTunableError or ConfigurationError if it cannot have them."""
     profile = profile_of(loaded, scheduler_name)
-    return third_party.load_settings(with_values(loaded.configuration.settings, profile, values), loaded.registry)
+    made = third_party.load_settings(with_values(loaded.configuration.settings, profile, values), loaded.registry)
+    require_plugins(made, scheduler_name)
+    return made
+
+
+def require_plugins(loaded: Loaded, scheduler_name: str) -> None:
+    """NotTunableError if a plugin of a profile cannot be built: constructors may refuse what is well formed."""
+    try:
+        Framework(profile_of(loaded, scheduler_name), loaded.registry)
+    except Exception as error:  # third-party code
+        raise NotTunableError(f"a plugin cannot be built with it: {type(error).__name__}: {error}") from error
 
 
 def _arguments(profile: ProfileSpec, plugin: str) -> Any:
