@@ -17,6 +17,7 @@ from rota.scheduler.framework.plugin_interfaces import MAX_SCORE
 from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.state import CycleState
+from rota.scheduler.plugins.utilization_objective import UtilizationObjective
 from rota.testing.schedulers import configured
 
 
@@ -63,5 +64,11 @@ profiles:
 
 
 def test_fixed_bounds_with_another_normalisation_are_refused() -> None:
-    with pytest.raises(TypeError, match="sets fixed_bounds and normalises differently"):
+    remedy = "has fixed_bounds and normalises differently; set fixed_bounds = False"
+    with pytest.raises(TypeError, match=remedy):
         type("Wrong", (RelativeLoad,), {"fixed_bounds": True})
+    # An objective of Rota has them already.
+    own = {"bounds": RelativeLoad.bounds, "normalize": RelativeLoad.normalize}
+    with pytest.raises(TypeError, match=remedy):
+        type("Derived", (UtilizationObjective,), own)
+    type("Derived", (UtilizationObjective,), {**own, "fixed_bounds": False})

@@ -68,8 +68,8 @@ async def read(client: Client, endpoint: Endpoint) -> Reading:
 def all_masters(endpoint: Endpoint, leases: Sequence[Object]) -> Endpoint:
     """The endpoint with the masters that Leases name.
 
-    Without a check of certificates, whoever can write a Lease would be sent the user's token: then only addresses that
-    the user gave are called.
+    Without a check of certificates, a Lease with a wrong address would be enough to get the user's token. Then only
+    addresses that the user gave are called.
     """
     if endpoint.insecure_skip_tls_verify:
         return endpoint

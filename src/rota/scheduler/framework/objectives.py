@@ -67,7 +67,7 @@ class Objective:
         super().__init_subclass__(**arguments)
         own = cls.normalize is not Objective.normalize and cls.normalize_one is Objective.normalize_one
         if cls.fixed_bounds and (own or cls.bounds is not Objective.bounds):
-            raise TypeError(f"{cls.__name__} sets fixed_bounds and normalises differently; remove fixed_bounds")
+            raise TypeError(f"{cls.__name__} has fixed_bounds and normalises differently; set fixed_bounds = False")
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> Hashable:
         """The bounds are fixed."""
