@@ -330,15 +330,21 @@ async def test_a_federated_autoscaler_follows_the_pods_of_a_pull_member(tmp_path
             for name in ("web-1", "web-2"):
                 await member.patch(POD_METRICS, name, patch, namespace=HERE)
             await place.replicas(5)
+            # an agent is not asked about a target without pods
+            await control.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 0}}, namespace=HERE)
+            await place.control.until(functools.partial(_unasked, place))
+            await control.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 2}}, namespace=HERE)
+            await place.replicas(5)
         # answers of an agent that is gone do not count
         await place.inactive("m1: the cluster is not ready")
         assert await place.report("pod-metrics") is not None
         await control.delete(kinds.FEDERATED_HPAS, "web", namespace=HERE)
+        await place.control.until(functools.partial(_unasked, place))
 
-        async def gone() -> bool:
-            return await place.report("pod-metrics") is None
 
-        await place.control.until(gone)
+async def _unasked(place: Place) -> bool:
+    """Whether no agent is asked about pods."""
+    return await place.report("pod-metrics") is None
 
 
 async def _measured(member: Client) -> bool:

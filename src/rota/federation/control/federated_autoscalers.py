@@ -43,6 +43,10 @@ class _Unable(Exception):
         self.reason: Final = reason
 
 
+class _NothingToScale(_Unable):
+    """There is no target, or none of its pods: agents need not report about them."""
+
+
 @dataclass(slots=True)
 class _Memory:
     """What an autoscaler recommended and did, by time."""
@@ -98,6 +102,8 @@ class FederatedAutoscalers:
         try:
             status = await self._scaled(key, autoscaler)
         except _Unable as error:
+            if isinstance(error, _NothingToScale):
+                await self._requested.keep(key, ())
             now = times.format_time(self._clock.now())
             condition = {"type": error.condition, "status": "False", "reason": error.reason, "message": str(error)}
             conditions = meta.with_condition(meta.conditions(autoscaler), condition, now=now)
@@ -125,7 +131,7 @@ class FederatedAutoscalers:
         current = int((template.get("spec") or {}).get("replicas") or 0)
         memory = self._memories.setdefault(key, _Memory())
         if current == 0:
-            raise _Unable("ScalingActive", "ScalingDisabled", "scaling is disabled since the replicas are 0")
+            raise _NothingToScale("ScalingActive", "ScalingDisabled", "scaling is disabled since the replicas are 0")
         lowest, highest = int(spec.get("minReplicas") or 1), int(spec["maxReplicas"])
         measured: list[dict[str, Any]] = []
         if not lowest <= current <= highest:
@@ -164,7 +170,7 @@ class FederatedAutoscalers:
             target = await self._types.of(kind)
             return target, await self._client.get(target, reference.get("name") or "", namespace=key.namespace)
         except (errors.NotFound, NotServed) as error:
-            raise _Unable("AbleToScale", "FailedGetScale", f"the target cannot be read: {error}") from error
+            raise _NothingToScale("AbleToScale", "FailedGetScale", f"the target cannot be read: {error}") from error
 
     async def _read(self, key: Key, template: Object, current: int, now: float) -> tuple[usage.Pods, dict[str, Object]]:
         """The pods of the template in all clusters, and by pod what its containers use."""
@@ -172,7 +178,7 @@ class FederatedAutoscalers:
         binding = self._bindings.get(name, key.namespace)
         targets = bindings.targets((binding or {}).get("spec") or {})
         if not targets:
-            raise _Unable("ScalingActive", "FailedGetResourceMetric", "the target has no clusters yet")
+            raise _NothingToScale("ScalingActive", "FailedGetResourceMetric", "the target has no clusters yet")
         labels = str(selectors.from_object((template.get("spec") or {}).get("selector")))
         pods: list[Object] = []
         values: dict[str, Object] = {}
