@@ -15,7 +15,7 @@ from rota.scheduler.tuning import parameters, proposals
 from rota.scheduler.tuning.parameters import Parameter
 from rota.simulator import experiment, policies, tuner
 from rota.simulator.engine import Options
-from rota.simulator.experiment import Advance
+from rota.simulator.experiment import Advance, InterruptedRun
 from rota.simulator.models import Models
 from rota.simulator.policies import Policy
 from rota.simulator.results import Difference, RunResult
@@ -114,6 +114,14 @@ def test_seeds_that_all_run_the_same_are_no_evidence(pods: int, keep: float) -> 
 
     with pytest.raises(UserError, match=f"all seeds keep the same of the {pods} pods"):
         tuner.search(trace(pods), policies.named(policies.DEFAULT), replace(SEARCH, keep=keep), run, arguments={})
+
+
+def test_an_interrupt_of_a_run_ends_the_search_as_an_interrupt() -> None:
+    def figures(*_: Any) -> Any:
+        raise InterruptedRun(RunResult(trace="made", policy="present", seed=1, figures={}))
+
+    with pytest.raises(KeyboardInterrupt):
+        found(figures)
 
 
 def test_an_unknown_goal_is_named_with_those_there_are() -> None:

@@ -23,7 +23,7 @@ from rota.scheduler.recording.trace_lines import PodGone
 from rota.scheduler.tuning import parameters
 from rota.scheduler.tuning.parameters import NotTunableError, Parameter
 from rota.simulator import arrivals, results
-from rota.simulator.experiment import Advance, Progress, Runner, Watcher
+from rota.simulator.experiment import Advance, InterruptedRun, Progress, Runner, Watcher
 from rota.simulator.policies import Policy
 from rota.simulator.results import Difference, RunResult
 from rota.simulator.traces import Trace
@@ -277,7 +277,11 @@ class _Tuner:
         key = tuple(values.values()), seed
         if key not in self._made:
             trace = resampled(self._trace, seed, self._asked.keep)
-            self._made[key] = self._runner(trace, self._with(values), seed, self._advanced(seed))
+            try:
+                self._made[key] = self._runner(trace, self._with(values), seed, self._advanced(seed))
+            except InterruptedRun:
+                # What half a run says is of no use here.
+                raise KeyboardInterrupt from None
         return self._made[key]
 
     def _with(self, values: Mapping[Parameter, float]) -> Policy:
