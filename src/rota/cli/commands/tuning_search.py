@@ -1,5 +1,6 @@
 """`rota tune`: reads the trace and the configuration, searches, and prints, writes or creates the proposal."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,9 @@ def tune(
     **server: Any,
 ) -> None:
     """Search, and propose what was found."""
+    if output_file is not None and not os.access(output_file.parent, os.W_OK):
+        # A search takes long; its result must not be lost at the end.
+        raise UserError(f"cannot write {output_file}", f"create the folder {output_file.parent}, or name another one")
     trace = workloads.read(file=file)
     present = _present(trace, policy, plugins)
     options = Options(models=model_options.models(power=power, duration=duration), ties=TieRule.NAME)
@@ -69,7 +73,7 @@ def tune(
         )
     proposal = found.proposal(name, profile, approve=approve) if found.is_confirmed else None
     if proposal is not None and output_file is not None:
-        output_file.write_text(yaml.safe_dump(proposal, sort_keys=False), encoding="utf-8")
+        _write(proposal, output_file)
     if proposal is not None and create:
         _create(proposal, **server)
     if as_json:
@@ -100,6 +104,13 @@ def _present(trace: Trace, policy: str | None, plugins: Sequence[Path]) -> Polic
 def _parameter(text: str) -> Parameter:
     plugin, _, argument = text.partition(".")
     return Parameter(plugin, argument)
+
+
+def _write(proposal: dict[str, Any], file: Path) -> None:
+    try:
+        file.write_text(yaml.safe_dump(proposal, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}") from error
 
 
 def _create(proposal: dict[str, Any], **server: Any) -> None:
