@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -276,6 +277,17 @@ async def test_objects_without_a_webhook_are_stored_in_the_storage_version(api: 
     body["spec"]["conversion"] = webhook
     await _redefine(api, body)
     assert (await api.get(f"{_V2}/one")).json["spec"] == {"host": "a", "port": "1"}
+
+
+async def test_an_empty_webhook_with_the_strategy_none_is_no_webhook(tmp_path: Path) -> None:
+    """Such a definition is valid. A server that starts reads all definitions before it serves anything."""
+    url = f"sqlite:///{tmp_path}/store.db"
+    body = definition({})
+    body["spec"]["conversion"] = {"strategy": "None", "webhook": {}}
+    async with ApiServer(store_url=url) as api:
+        await _define(api, body)
+    async with ApiServer(store_url=url) as api:
+        await _served(api)
 
 
 async def test_a_definition_is_deleted_although_its_webhook_is_gone(api: ApiServer, hook: WebhookServer) -> None:

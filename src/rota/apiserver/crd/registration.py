@@ -77,9 +77,9 @@ class WebhookSettings:
 def webhook_settings(definition: Definition) -> WebhookSettings | None:
     """The conversion webhook of a definition that has been validated; None if its versions differ in name only."""
     spec = definition["spec"]
-    webhook = (spec.get("conversion") or {}).get("webhook")
-    if webhook is None:
+    if not _has_webhook(spec):
         return None
+    webhook = spec["conversion"]["webhook"]
     return WebhookSettings(
         name=definition["metadata"]["name"],
         client=webhook["clientConfig"],
@@ -89,6 +89,11 @@ def webhook_settings(definition: Definition) -> WebhookSettings | None:
             f"{spec['group']}/{one['name']}": structure.read(_schema(one) or _ANYTHING) for one in spec["versions"]
         },
     )
+
+
+def _has_webhook(spec: Mapping[str, Any]) -> bool:
+    # an empty `webhook` is valid with the other strategy
+    return (spec.get("conversion") or {}).get("strategy") == "Webhook"
 
 
 def _storage_version(spec: Mapping[str, Any]) -> str:
@@ -190,7 +195,7 @@ def _resource_type(spec: Mapping[str, Any], version: Mapping[str, Any], validato
         categories=tuple(names.get("categories") or ()),
         subresources={part.name: part for part in parts},
         validator=validator,
-        stored_as="" if (spec.get("conversion") or {}).get("webhook") else _storage_version(spec),
+        stored_as="" if _has_webhook(spec) else _storage_version(spec),
     )
 
 
