@@ -104,11 +104,15 @@ async def _define(api: ApiServer, body: dict[str, Any]) -> None:
 
 
 async def _served(api: ApiServer) -> None:
-    for _ in range(1000):
-        if (await api.get(_V1)).code == 200:
+    await _answers(api, _V1, 200)
+
+
+async def _answers(api: ApiServer, path: str, code: int) -> None:
+    for _ in range(6000):
+        if (await api.get(path)).code == code:
             return
         await api.clock.sleep(0.01)
-    raise AssertionError("the kind is not served")
+    raise AssertionError(f"{path} does not answer {code}")
 
 
 async def _redefine(api: ApiServer, body: dict[str, Any]) -> None:
@@ -296,11 +300,30 @@ async def test_a_definition_is_deleted_although_its_webhook_is_gone(api: ApiServ
     hook.answer = failing("gone")
     name = f"{_DEFINITIONS}/addresses.stable.example.com"
     assert (await api.delete(name)).code == 200
-    for _ in range(1000):
-        if (await api.get(name)).code == 404:
-            return
-        await api.clock.sleep(0.01)
-    raise AssertionError("the definition is still there")
+    await _answers(api, name, 404)
+
+
+async def test_objects_that_cannot_be_converted_delay_the_deletion_of_their_definition_only(
+    tmp_path: Path, hook: WebhookServer
+) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    name = f"{_DEFINITIONS}/addresses.stable.example.com"
+    async with ApiServer(store_url=url) as api:
+        await _define(api, definition(hook.client_config("/convert"), storage="v1"))
+        await api.post(_V1, _address("one", "v1", hostPort="a:1"))
+        await _redefine(api, definition(hook.client_config("/convert"), storage="v2"))
+        hook.answer = failing("gone")
+        assert (await api.delete(name)).code == 200
+    async with ApiServer(store_url=url) as api:
+        other = definition({})
+        del other["spec"]["conversion"]
+        other["metadata"]["name"] = "places.stable.example.com"
+        other["spec"]["names"] = {"plural": "places", "kind": "Place"}
+        assert (await api.post(_DEFINITIONS, other)).code == 201
+        await _answers(api, f"{_GROUP}/v1/places", 200)
+        assert (await api.get(name)).code == 200
+        hook.answer = converting
+        await _answers(api, name, 404)
 
 
 async def test_admission_sees_a_request_in_the_version_that_it_names(api: ApiServer, hook: WebhookServer) -> None:

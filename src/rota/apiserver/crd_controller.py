@@ -98,7 +98,14 @@ class CrdController:
     async def _see_off(self, stored: Stored) -> None:
         """One step of a deletion."""
         now = self._registry.clock.now()
-        match deletion.next_step(stored.object, objects_left=await self._delete_objects(stored.object)):
+        try:
+            left = await self._delete_objects(stored.object)
+        except errors.ApiError as error:
+            # other definitions, and the start of the server, must not wait for a webhook that is gone
+            name = stored.object["metadata"]["name"]
+            log.info("objects of a CustomResourceDefinition remain, trying again", definition=name, error=error.message)
+            left = 1
+        match deletion.next_step(stored.object, objects_left=left):
             case deletion.Step.DELETE_OBJECTS:
                 await self._rewrite(stored, lambda live: deletion.terminating(live, now=now))
             case deletion.Step.FINISH:
