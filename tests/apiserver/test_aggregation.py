@@ -24,6 +24,7 @@ from rota.pki.authorities import Authority, Purpose
 from rota.pki.certificates import Names, Subject
 from rota.pki.contexts import use
 from rota.testing.api import ApiServer
+from rota.web.sessions import PAGE_KEY_PROTOCOL
 
 _SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 _API = "/apis/fruit.example.com/v1"
@@ -80,7 +81,7 @@ class Fruit:
         if request.path == _API:
             return web.json_response({} if self.broken else _RESOURCES, status=500 if self.broken else 200)
         self.requests.append(request)
-        if request.headers.get("Upgrade", "").lower() == "websocket":
+        if request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket":
             socket = web.WebSocketResponse(protocols=("fruit",))
             await socket.prepare(request)
             async for message in socket:
@@ -225,6 +226,30 @@ async def test_a_websocket_is_handed_over(api: ApiServer, fruit: Fruit) -> None:
             assert await socket.receive_str() == "system:admin said hello"
             assert socket.protocol == "fruit"
     assert "Authorization" not in fruit.requests[-1].headers
+
+
+async def test_credentials_among_the_subprotocols_stay_here(api: ApiServer, fruit: Fruit) -> None:
+    await _available(api, fruit)
+    offered = ("base64url.bearer.authorization.k8s.io.c2VjcmV0", f"{PAGE_KEY_PROTOCOL}secret", "fruit")
+    async with (
+        http_server.serve(api.app) as served,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{served.url}{_APPLES}", protocols=offered) as socket,
+    ):
+        assert socket.protocol == "fruit"
+    assert fruit.requests[-1].headers["Sec-WebSocket-Protocol"] == "fruit"
+
+
+async def test_only_a_get_opens_a_websocket(api: ApiServer, fruit: Fruit) -> None:
+    """Another method is authorized as what it is, so it goes on as what it is."""
+    await _available(api, fruit)
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Key": "A" * 22 + "=="}
+    async with (
+        http_server.serve(api.app) as served,
+        aiohttp.ClientSession() as session,
+        session.post(f"{served.url}{_APPLES}", json={"a": 1}, headers=upgrade) as answer,
+    ):
+        assert (answer.status, (await answer.json())["method"]) == (201, "POST")
 
 
 async def test_discovery_shows_the_api_in_both_forms(api: ApiServer, fruit: Fruit) -> None:

@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from rota.api import errors, gotext
+from rota.api import errors, gotext, scopes
 from rota.api.users import User
 from rota.apiserver.admission.webhook_client import CallFailed, reason, trusting
 from rota.apiserver.aggregation import front_proxy
@@ -195,5 +195,5 @@ def shown(address: Address) -> str:
 
 
 def is_upgrade(request: Request) -> bool:
-    """Whether the client asks for a WebSocket."""
-    return request.headers.get(b"upgrade", b"").lower() == b"websocket"
+    """Whether the client asks for a WebSocket, and its connection can be handed over: that of a GET."""
+    return scopes.UPGRADE in request.scope

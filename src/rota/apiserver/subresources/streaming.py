@@ -34,9 +34,11 @@ _HANDED_ON: Final = frozenset({b"sec-websocket-accept", b"sec-websocket-protocol
 _HANDSHAKE: Final = (
     b"sec-websocket-key",
     b"sec-websocket-version",
-    b"sec-websocket-protocol",
     b"sec-websocket-extensions",
 )
+_PROTOCOLS: Final = b"sec-websocket-protocol"
+#: Browsers can send credentials as subprotocols only: those of Kubernetes, and the page keys of the dashboard.
+_CREDENTIALS: Final = ("base64url.bearer.authorization.k8s.io.", "page-key.rota.dev.")
 #: The names of the streams, for clients and for workers.
 _STREAMS: Final = (("stdin", "input"), ("stdout", "output"), ("stderr", "error"))
 
@@ -191,8 +193,15 @@ def _handshake(request: SubresourceRequest, protocols: Sequence[bytes]) -> tuple
 
 
 def upgrade_request(path: str, host: str, headers: Iterable[tuple[str, str]], sent: Mapping[bytes, bytes]) -> bytes:
-    """The request that opens a WebSocket at another server, with the handshake that the client `sent`."""
+    """The request that opens a WebSocket at another server, with the handshake that the client `sent`.
+
+    Subprotocols that are credentials of the client stay here.
+    """
     handshake = [(one.decode(), sent[one].decode("latin-1")) for one in _HANDSHAKE if one in sent]
+    offered = [one.strip() for one in sent.get(_PROTOCOLS, b"").decode("latin-1").split(",")]
+    spoken = [one for one in offered if one and not one.startswith(_CREDENTIALS)]
+    if spoken:
+        handshake.append((_PROTOCOLS.decode(), ", ".join(spoken)))
     lines = [
         f"GET {path} HTTP/1.1",
         f"Host: {host}",
@@ -216,7 +225,10 @@ async def agree(
     code = int(begun[1])
     headers = [(name.lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
     if code == 101:
-        return tuple(one for one in headers if one[0] in _HANDED_ON)
+        accepted = tuple(one for one in headers if one[0] in _HANDED_ON)
+        if any(not value.isascii() or not value.decode().isprintable() for _, value in accepted):
+            raise ValueError("a header of the answer breaks its line")
+        return accepted
     length = int(dict(headers).get(b"content-length", b"0"))
     said = (await reader.readexactly(min(length, _MOST_OF_A_REFUSAL))).decode("utf-8", "replace").strip()
     raise errors.InternalError(f"{whom} answered {code}: {said}")
