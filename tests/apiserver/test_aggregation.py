@@ -100,7 +100,8 @@ class Fruit:
             "path": request.path_qs,
             "body": (await request.read()).decode(),
         }
-        return web.json_response(said, status=201 if request.method == "POST" else 200, headers={"Set-Cookie": "a=b"})
+        status = int(request.query.get("status") or (201 if request.method == "POST" else 200))
+        return web.json_response(said, status=status, headers={"Set-Cookie": "a=b"})
 
 
 @pytest.fixture
@@ -250,6 +251,31 @@ async def test_only_a_get_opens_a_websocket(api: ApiServer, fruit: Fruit) -> Non
         session.post(f"{served.url}{_APPLES}", json={"a": 1}, headers=upgrade) as answer,
     ):
         assert (answer.status, (await answer.json())["method"]) == (201, "POST")
+
+
+async def test_an_answer_that_breaks_off_does_not_look_complete(api: ApiServer, fruit: Fruit) -> None:
+    await _available(api, fruit)
+    async with (
+        http_server.serve(api.app) as served,
+        aiohttp.ClientSession() as session,
+        session.get(f"{served.url}{_APPLES}?watch=1") as answer,
+    ):
+        assert await answer.content.readline() == b'{"type":"ADDED","object":{"n":1}}\n'
+        transport = fruit.requests[-1].transport
+        assert transport is not None
+        transport.abort()
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+
+
+async def test_a_status_that_has_no_name_is_returned(api: ApiServer, fruit: Fruit) -> None:
+    await _available(api, fruit)
+    async with (
+        http_server.serve(api.app) as served,
+        aiohttp.ClientSession() as session,
+        session.get(f"{served.url}{_APPLES}", params={"status": "520"}) as answer,
+    ):
+        assert answer.status == 520
 
 
 async def test_discovery_shows_the_api_in_both_forms(api: ApiServer, fruit: Fruit) -> None:

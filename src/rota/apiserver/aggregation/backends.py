@@ -123,8 +123,9 @@ class Backends:
             try:
                 async for chunk in answer.content.iter_any():
                     yield chunk
-            except aiohttp.ClientError:
-                pass  # the server has ended in the middle of its answer, and so does this one
+            except aiohttp.ClientError as error:
+                # the client's connection breaks too: an answer that ended normally would look complete
+                raise ConnectionAbortedError(f"the server of {one.name} ended its answer: {reason(error)}") from None
             finally:
                 answer.close()
 

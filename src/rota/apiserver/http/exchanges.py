@@ -214,7 +214,7 @@ class Exchange:
 
     def _begin(self, code: int, headers: list[tuple[bytes, bytes]]) -> None:
         self._continue = False
-        lines = [_STATUS[code]]
+        lines = [_STATUS.get(code) or b"HTTP/1.1 %d \r\n" % code]  # another server's answer may have any code
         length: int | None = None
         for name, value in (*self._defaults, *headers):
             lines.append(b"%b: %b\r\n" % (name, value))
