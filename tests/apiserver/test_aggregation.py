@@ -178,17 +178,21 @@ async def _available(api: ApiServer, fruit: Fruit, **spec: Any) -> None:
     await _answers(api, _API, 200)
 
 
-async def test_a_request_goes_on_with_its_user_and_without_its_credentials(api: ApiServer, fruit: Fruit) -> None:
-    await _available(api, fruit)
+async def _allow(api: ApiServer, user: str, *, verbs: list[str], **rule: Any) -> None:
     roles = "/apis/rbac.authorization.k8s.io/v1"
-    rule = {"apiGroups": ["fruit.example.com"], "resources": ["apples"], "verbs": ["create"]}
-    assert (await api.post(f"{roles}/clusterroles", {"metadata": {"name": "r"}, "rules": [rule]})).code == 201
+    rules = [{"apiGroups": ["fruit.example.com"], "resources": ["apples"], "verbs": verbs, **rule}]
+    assert (await api.post(f"{roles}/clusterroles", {"metadata": {"name": user}, "rules": rules})).code == 201
     binding = {
-        "metadata": {"name": "b"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}],
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
     }
     assert (await api.post(f"{roles}/clusterrolebindings", binding)).code == 201
+
+
+async def test_a_request_goes_on_with_its_user_and_without_its_credentials(api: ApiServer, fruit: Fruit) -> None:
+    await _available(api, fruit)
+    await _allow(api, "ann", verbs=["create"])
     ann = api.acting_as("ann", "growers")
     sent = {
         "authorization": "Bearer secret",
@@ -227,6 +231,26 @@ async def test_a_websocket_is_handed_over(api: ApiServer, fruit: Fruit) -> None:
             assert await socket.receive_str() == "system:admin said hello"
             assert socket.protocol == "fruit"
     assert "Authorization" not in fruit.requests[-1].headers
+
+
+async def test_a_request_is_authorized_as_the_other_server_reads_it(api: ApiServer, fruit: Fruit) -> None:
+    await _available(api, fruit)
+    fruit.more.set()
+    await _allow(api, "ann", verbs=["list"])
+    await _allow(api, "bob", verbs=["get"], resourceNames=["a:b"])
+    ann, bob = api.acting_as("ann"), api.acting_as("bob")
+    assert (await ann.request("GET", _APPLES, query={"watch": "0"})).code == 200
+    for value in ("T", "yes", ""):
+        assert (await ann.request("GET", _APPLES, query={"watch": value})).code == 403, value
+    assert (await bob.get(f"{_APPLES}/a%3Ab")).json["path"] == f"{_APPLES}/a%3Ab"
+    assert (await bob.get(f"{_APPLES}/a%3Ac")).code == 403
+
+
+@pytest.mark.parametrize("rest", ["..", "../pears", "%2e%2e/pears", "%2E%2e%2fpears", ".", "a%2Fb"])
+async def test_paths_that_servers_read_differently_are_not_passed_on(api: ApiServer, fruit: Fruit, rest: str) -> None:
+    await _available(api, fruit)
+    assert (await api.get(f"{_APPLES}/{rest}")).code == 404
+    assert not fruit.requests
 
 
 async def test_credentials_among_the_subprotocols_stay_here(api: ApiServer, fruit: Fruit) -> None:

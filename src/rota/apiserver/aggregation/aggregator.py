@@ -10,6 +10,7 @@ import contextlib
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import unquote
 
 from rota.api import errors
 from rota.api.identifiers import GroupVersion
@@ -79,7 +80,7 @@ class Aggregator:
         if len(segments) < 4 or not segments[3]:
             return None
         found = self._known.get(GroupVersion(segments[2], segments[3]))
-        return found if found is not None and not self.is_own(found.at) else None
+        return found if found is not None and not self.is_own(found.at) and _is_plain(path) else None
 
     def is_own(self, at: GroupVersion) -> bool:
         """Whether this server serves an API itself, so that it is not passed on."""
@@ -178,3 +179,8 @@ class Aggregator:
             self.generation += 1
         if old is None or new is None or old.get("spec") != new.get("spec"):
             self._changed.set()
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path means the same to every server: one that resolves `..` would serve what was not authorized."""
+    return not any(one in {".", ".."} or "/" in one for one in map(unquote, path.split("/")))

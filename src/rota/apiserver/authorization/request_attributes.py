@@ -7,6 +7,7 @@ exists.
 
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import unquote
 
 from rota.api import errors, fieldselectors, gotext
 from rota.api.identifiers import GroupResource
@@ -19,6 +20,8 @@ _READ_BY_NAME: Final = frozenset({"list", "watch"})
 #: Path segments after a namespace that are its subresources; others are resources in it.
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _NAMESPACES: Final = "namespaces"
+#: Every other value of `watch` asks for one: what answers may be another server, which reads it as upstream does.
+_FALSE: Final = frozenset({"0", "false"})
 
 
 def about_route(route: Route, user: User, query: Mapping[str, str]) -> Question:
@@ -42,7 +45,7 @@ def about_route(route: Route, user: User, query: Mapping[str, str]) -> Question:
 
 
 def about_path(method: str, path: str, user: User, query: Mapping[str, str]) -> Question:
-    """The attributes of a request that matches no resource."""
+    """The attributes of a request that matches no resource of this server."""
     segments = path.strip("/").split("/")
     if segments[0] == "api" and len(segments) > 2:
         group, rest = "", segments[2:]
@@ -50,6 +53,8 @@ def about_path(method: str, path: str, user: User, query: Mapping[str, str]) -> 
         group, rest = segments[1], segments[3:]
     else:
         return Question(user=user, verb=method.lower(), path=path)
+    if "%" in path:
+        rest = [unquote(segment) for segment in rest]
     verb = _VERBS.get(method, "")
     if rest[0] == "watch" and len(rest) > 1:
         verb, rest = "watch", rest[1:]
@@ -60,9 +65,8 @@ def about_path(method: str, path: str, user: User, query: Mapping[str, str]) -> 
             rest = rest[2:]
     resource, name, subresource = (*rest, "", "")[:3]
     if not name:
-        verb = {"get": "watch" if query.get("watch") in {"1", "true"} else "list", "delete": "deletecollection"}.get(
-            verb, verb
-        )
+        watches = query.get("watch", "false").lower() not in _FALSE
+        verb = {"get": "watch" if watches else "list", "delete": "deletecollection"}.get(verb, verb)
     selected = _selected(verb, query)
     return Question(
         user=user,
