@@ -448,3 +448,12 @@ def test_the_time_of_a_condition_is_that_of_its_status() -> None:
 def test_a_list_that_is_not_one_is_shown_as_empty() -> None:
     for listed in (None, {}, {"resources": "x"}, {"resources": [1, {"kind": "A"}]}):
         assert discovered(GroupVersion("g", "v1"), listed, fresh=False)["resources"] == []
+
+
+def test_fields_of_another_type_are_left_out() -> None:
+    """One server must not break the discovery of all."""
+    wrong = {"verbs": 5, "shortNames": True, "categories": {"a": 1}, "singularName": None}
+    listed = {"resources": [{"name": 1}, {"name": "apples", **wrong}, {"name": "apples/status", "verbs": ["get", 1]}]}
+    (apples,) = discovered(GroupVersion("g", "v1"), listed, fresh=True)["resources"]
+    assert (apples["verbs"], apples["subresources"][0]["verbs"]) == ([], ["get"])
+    assert not {"shortNames", "categories"} & {*apples}
