@@ -19,6 +19,8 @@ from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
 from rota.testing.openid_provider import OpenIdProvider
 from rota.web import provider_sign_in, serving, sessions
+from rota.web.application import Dashboard, Unanswered
+from rota.web.provider_sign_in import ProviderSignIn
 
 
 @dataclass
@@ -268,6 +270,40 @@ async def test_signing_out_revokes_the_refresh_token(organization: Organization)
     assert browser.cookies == {}
     async with asyncio.timeout(60):  # it is revoked after the answer
         assert await organization.provider.revoked.get() == kept
+
+
+async def test_a_cluster_that_is_busy_does_not_lose_a_renewed_token(
+    organization: Organization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider takes each refresh token once."""
+    browser = await organization.signed_in()
+
+    async def busy(*_: object) -> None:
+        raise Unanswered("it answered 503")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Dashboard, "_who", busy)
+        assert (await browser.ask("PUT", "/dashboard/session"))[0] == 200
+    assert (await browser.ask("PUT", "/dashboard/session"))[0] == 200
+    assert await browser.listing() == 200
+
+
+async def test_a_renewal_does_not_undo_signing_out(organization: Organization, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = await organization.signed_in()
+    renewed, made = ProviderSignIn.renewed, []
+
+    async def slow(self: ProviderSignIn, token: str, refresh_token: str) -> provider_sign_in.Tokens:
+        tokens = await renewed(self, token, refresh_token)
+        made.append(tokens.refresh_token)
+        assert (await browser.ask("DELETE", "/dashboard/session"))[0] == 200
+        return tokens
+
+    monkeypatch.setattr(ProviderSignIn, "renewed", slow)
+    assert (await browser.ask("PUT", "/dashboard/session"))[0] == 401
+    assert browser.cookies == {}
+    async with asyncio.timeout(60):  # it is revoked after the answer
+        while [await organization.provider.revoked.get()] != made:
+            pass
 
 
 async def test_a_provider_that_does_not_answer_is_named_and_not_asked_at_once_again(

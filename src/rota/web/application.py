@@ -14,6 +14,7 @@ Every other request goes on to the API server as it is. A request with a session
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -279,9 +280,16 @@ class Dashboard:
             return
         try:
             tokens = await self._provider.renewed(session.token, kept)
-            await self._user_of(tokens.id_token, scope)
-        except (_Refused, SignInError, ProviderAwayError, Unanswered) as problem:
+            with contextlib.suppress(
+                Unanswered
+            ):  # requests verify the token too, and the former one is not valid again
+                await self._user_of(tokens.id_token, scope)
+        except (_Refused, SignInError, ProviderAwayError) as problem:
             await _refuse_for(send, problem)
+            return
+        if not self.sessions.is_valid(session):
+            await answers.refuse(send, 401, "the user has signed out meanwhile")
+            await self._provider.revoke(tokens.refresh_token)
             return
         renewed = self.sessions.sealed(msgspec.structs.replace(session, token=tokens.id_token))
         cookies = (renewed, *self._provider.keep(session.id, tokens.refresh_token))
