@@ -1,5 +1,6 @@
 """The runner: what an interrupt ends, which members it knows, and which machines it trusts."""
 
+import json
 import threading
 from pathlib import Path
 from typing import Any, cast
@@ -8,9 +9,11 @@ import pytest
 from tests.lifecycle.specs import parsed
 
 from rota.cli.commands import cluster_lifecycle
+from rota.client import masters
+from rota.kit import levels
 from rota.kit.system import SystemClock
 from rota.lifecycle.cluster_spec import Member
-from rota.lifecycle.cluster_view import AT_ONCE, Report
+from rota.lifecycle.cluster_view import AT_ONCE, ClusterView, Report
 from rota.lifecycle.journal import Journal
 from rota.lifecycle.observed import MemberState, NodeState, Observed
 from rota.lifecycle.reach import Reach, StepFailed, Unreachable
@@ -91,3 +94,20 @@ def test_a_wait_that_ends_says_why_the_last_look_failed(monkeypatch: pytest.Monk
     monkeypatch.setattr("rota.lifecycle.runner._READY_S", -1.0)
     with pytest.raises(StepFailed, match=r"w1 does not become ready .*the last look failed: no master serves"):
         runner._wait_node(spec.workers[0], after=5.0)
+
+
+def test_masters_are_those_of_the_system_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user with a namespace of their own must not decide about upgrades."""
+
+    def lease(namespace: str, level: str, renewed: str) -> dict[str, Any]:
+        notes = {masters.ADDRESS: "https://m1:6443", masters.LEVEL: level, levels.ANNOTATION: f"1-{level}"}
+        metadata = {"name": "m", "namespace": namespace, "labels": {masters.LABEL: "true"}, "annotations": notes}
+        return {"kind": "Lease", "metadata": metadata, "spec": {"renewTime": renewed}}
+
+    items = [
+        lease(masters.NAMESPACE, "2", "2026-01-01T00:00:00.000000Z"),
+        lease("mine", "99", "2036-01-01T00:00:00.000000Z"),
+    ]
+    monkeypatch.setattr(ClusterView, "rota", lambda *_, **__: json.dumps({"items": items}))
+    found = ClusterView(parsed(1, 0), cast(Reach, Hanging())).report()
+    assert (found.level, str(found.master_levels)) == (2, "1-2")

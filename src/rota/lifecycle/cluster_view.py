@@ -153,7 +153,9 @@ def _said(done: dict[str, Any]) -> str:
 def _read(listed: dict[str, Any]) -> Report:
     items = listed["items"]
     leases = [one for one in items if one["kind"] == "Lease" and (one.get("spec") or {}).get("renewTime")]
-    running = _running([one for one in map(masters_of_leases.read, leases) if one is not None])
+    # in other namespaces anyone may write Leases
+    registered = [one for one in leases if one["metadata"]["namespace"] == masters_of_leases.NAMESPACE]
+    running = _running([one for one in map(masters_of_leases.read, registered) if one is not None])
     return Report(
         nodes={one["metadata"]["name"]: _node(one) for one in items if one["kind"] == "Node"},
         renewals={
