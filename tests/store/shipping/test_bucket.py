@@ -198,6 +198,24 @@ async def test_a_bucket_belongs_to_one_store(environment: dict[str, str], tmp_pa
             await Follower(other, place, time=CLOCK).run()
 
 
+async def test_a_backup_of_another_store_does_not_end_that_of_the_owner(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    clock = FakeClock()
+    place = BucketPlace(client_of(environment), "rota", name="s3://backups/rota", scratch=tmp_path, time=clock)
+    mistaken = place_of(environment, tmp_path / "other")
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    async with opened("memory://") as one, opened("memory://") as other:
+        for store in (one, other):
+            await roles.begin(store)
+        async with places.claimed(place, one):
+            with pytest.raises(errors.StoreError, match="has the backups of another store"):
+                await Follower(other, mistaken, time=CLOCK).run()
+            await clock.advance(60)
+            await asyncio.to_thread(place.upload, "file", file)  # the claim is still this one's
+
+
 async def test_a_bucket_that_cannot_be_used_is_refused_at_the_start(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

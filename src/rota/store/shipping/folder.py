@@ -39,9 +39,7 @@ class Folder:
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self._path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:
-            raise errors.StoreError(
-                f"cannot use {self._path}: {problem.strerror}", "check the path and its mode"
-            ) from problem
+            raise self._unusable(problem) from problem
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,8 +53,15 @@ class Folder:
 
     def owner(self) -> str:
         """The content of a file."""
-        path = self._path / _OWNER
-        return path.read_text() if path.exists() else ""
+        try:
+            return (self._path / _OWNER).read_text()
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError as problem:
+            raise self._unusable(problem) from problem
+
+    def _unusable(self, problem: OSError) -> errors.StoreError:
+        return errors.StoreError(f"cannot use {self._path}: {problem.strerror}", "check the path and its mode")
 
     def belong_to(self, identity: str) -> None:
         """Write the file as a whole."""

@@ -125,17 +125,22 @@ async def claimed(place: Place, store: Store) -> AsyncIterator[None]:
     StoreError if the place belongs to another store: the backups of two clusters would be mixed.
     """
     identity = (await roles.read(store)).role.identity
+    # before the claim too: in a bucket a later claim ends the backup that has an earlier one
+    await to_its_end(_check_owner, place, identity)
     with ExitStack() as held:
         await to_its_end(lambda: held.enter_context(place.claim()))
-        await to_its_end(_check_owner, place, identity)
+        await to_its_end(_take, place, identity)
         yield
 
 
 def _check_owner(place: Place, identity: str) -> None:
-    owner = place.owner()
-    if owner and owner != identity:
+    if place.owner() not in {"", identity}:
         raise errors.StoreError(f"{place.name} has the backups of another store", "name an empty place")
-    if identity and not owner:
+
+
+def _take(place: Place, identity: str) -> None:
+    _check_owner(place, identity)
+    if identity and not place.owner():
         place.belong_to(identity)
 
 
