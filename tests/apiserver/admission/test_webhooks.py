@@ -327,3 +327,15 @@ async def test_what_a_webhook_says_is_audited(hook: WebhookServer) -> None:
             '{"configuration":"it","webhook":"one.example.com","mutated":true}'
         ),
     }
+
+
+def test_a_bundle_without_authorities_is_refused() -> None:
+    """The authorities of the machine would be trusted instead."""
+    for bundle in ("!!", " ", base64.b64encode(b"a").decode(), base64.b64encode("é".encode()).decode()):
+        with pytest.raises(webhook_client.CallFailed, match="unable to parse bytes as PEM block"):
+            webhook_client.trusting(bundle)
+
+
+def test_comments_of_a_bundle_may_have_any_characters(hook: WebhookServer) -> None:
+    bundle = base64.encodebytes("# Autorité\n".encode() + base64.b64decode(hook.bundle)).decode()
+    assert webhook_client.trusting(bundle).cert_store_stats()["x509"] == 1

@@ -192,8 +192,12 @@ def _posted(url: str, why: str) -> str:
 def trusting(bundle: str) -> ssl.SSLContext:
     """Trust the authorities of a webhook, or those of the machine."""
     try:
-        context = ssl.create_default_context(cadata=base64.b64decode(bundle).decode() if bundle else None)
-    except (binascii.Error, ssl.SSLError, UnicodeDecodeError, ValueError):
+        # comments between certificates may have any characters
+        authorities = base64.b64decode("".join(bundle.split()), validate=True).decode("ascii", "ignore")
+        if bundle and not authorities:
+            raise ValueError("with no authorities, the context would trust those of the machine")
+        context = ssl.create_default_context(cadata=authorities or None)
+    except (binascii.Error, ssl.SSLError, ValueError):
         raise CallFailed("unable to load root certificates: unable to parse bytes as PEM block") from None
     # Certificates of webhooks are often made by small programs, without the extensions that the strict check demands.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
