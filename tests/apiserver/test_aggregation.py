@@ -58,6 +58,8 @@ class Fruit:
         self.requests: list[web.Request] = []
         self.more = asyncio.Event()
         self.broken = False
+        #: Instead of the list of its resources.
+        self.listing = b""
 
     @property
     def bundle(self) -> str:
@@ -78,6 +80,8 @@ class Fruit:
             await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path == _API and self.listing:
+            return web.Response(body=self.listing, content_type="application/json")
         if request.path == _API:
             return web.json_response({} if self.broken else _RESOURCES, status=500 if self.broken else 200)
         self.requests.append(request)
@@ -338,6 +342,11 @@ async def test_an_api_that_is_not_available_gets_503_and_the_reason(api: ApiServ
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     items = {one["metadata"]["name"]: one for one in (await api.get("/apis", accept=accept)).json["items"]}
     assert items["fruit.example.com"]["versions"][0]["freshness"] == "Stale"
+
+
+async def test_a_list_that_cannot_be_read_does_not_end_the_checks(api: ApiServer, fruit: Fruit) -> None:
+    fruit.listing = b"[" * 100_000
+    await _available(api, fruit)
 
 
 async def test_the_servers_certificate_is_checked_unless_the_api_says_otherwise(api: ApiServer, fruit: Fruit) -> None:

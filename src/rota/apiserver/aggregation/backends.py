@@ -85,7 +85,7 @@ class Backends:
             raise CheckFailed(f"bad status from {url}: {answer.status}")
         try:
             listed = msgspec.json.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             listed = None
         return listed if isinstance(listed, dict) else {}
 
