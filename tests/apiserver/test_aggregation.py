@@ -327,6 +327,16 @@ async def test_discovery_shows_the_api_in_both_forms(api: ApiServer, fruit: Frui
     assert (await api.get(_API)).code == 404
 
 
+async def test_versions_of_one_priority_are_ordered_as_those_of_any_kind(api: ApiServer, fruit: Fruit) -> None:
+    for version, priority in (("v1", 10), ("v1beta1", 20), ("v2", 10), ("v10", 10)):
+        body = _declared(fruit, version=version, versionPriority=priority)
+        body["metadata"]["name"] = f"{version}.fruit.example.com"
+        assert (await api.post(_SERVICES, body)).code == 201
+        await _answers(api, f"/apis/fruit.example.com/{version}", 503)
+    group = (await api.get("/apis/fruit.example.com")).json
+    assert [one["version"] for one in group["versions"]] == ["v1beta1", "v10", "v2", "v1"]
+
+
 async def test_an_api_that_is_not_available_gets_503_and_the_reason(api: ApiServer, fruit: Fruit) -> None:
     assert (await api.post(_SERVICES, _declared(fruit))).code == 201
     assert await _until(api, "ServiceNotFound", "False") == 'service/fruit in "default" is not present'

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from rota.api import errors
 from rota.api.identifiers import GroupVersion
+from rota.api.kinds import version_rank
 from rota.api.users import ADMINISTRATOR, User
 from rota.apiserver.aggregation import api_services, backends, front_proxy
 from rota.apiserver.aggregation.api_services import API_SERVICES, ApiService, Condition
@@ -101,7 +102,7 @@ class Aggregator:
     def groups(self) -> Mapping[str, Sequence[str]]:
         """The versions of each group of other servers, the preferred one first."""
         found: dict[str, list[str]] = {}
-        ranked = sorted(self._known.values(), key=lambda one: (-one.version_priority, one.at.version))
+        ranked = sorted(self._known.values(), key=lambda one: (-one.version_priority, version_rank(one.at.version)))
         for one in ranked:
             if not self.is_own(one.at):
                 found.setdefault(one.at.group, []).append(one.at.version)
