@@ -17,8 +17,8 @@ from rota.apiserver.interfaces import Conversion, Object
 from rota.store.forwarding import ForwardingStore
 from rota.store.store_interface import Batch, Entry, Event, Page, Store, Watch
 
-#: Converted objects that are kept, by number and by size: some tens of megabytes at most.
-_MOST_KEPT: Final = 4096
+#: Converted objects that are kept of all kinds together, and the largest one that is.
+_MOST_KEPT_BYTES: Final = 32 * 1024 * 1024
 _LARGEST_KEPT: Final = 8192
 _decoder: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -31,14 +31,39 @@ class _Value(NamedTuple):
     value: bytes
 
 
+class KeptValues:
+    """Converted values of several views. The oldest make room for new ones, also those of views that are gone."""
+
+    def __init__(self, most_bytes: int = _MOST_KEPT_BYTES) -> None:
+        self._most_bytes: Final = most_bytes
+        self._values: Final[collections.OrderedDict[tuple[object, str, int], bytes]] = collections.OrderedDict()
+        self.size_bytes = 0
+
+    def find(self, view: object, stored: _Value) -> bytes | None:
+        """What a view has converted of a stored value."""
+        return self._values.get((view, stored.key, stored.revision)) if stored.revision else None
+
+    def keep(self, view: object, stored: _Value, value: bytes) -> None:
+        """Keep a value, unless it is large."""
+        if len(value) > _LARGEST_KEPT or not stored.revision:
+            return
+        place = view, stored.key, stored.revision
+        self.size_bytes += len(value) - len(self._values.get(place, b""))
+        self._values[place] = value
+        while self.size_bytes > self._most_bytes:
+            self.size_bytes -= len(self._values.popitem(last=False)[1])
+
+
 class ConvertedStore(ForwardingStore):
     """Reads objects of one kind in one version; writes are the inner store's."""
 
-    def __init__(self, inner: Store, resource: ResourceType, conversion: Conversion) -> None:
+    def __init__(self, inner: Store, resource: ResourceType, conversion: Conversion, kept: KeptValues) -> None:
         super().__init__(inner)
         self.conversion: Final = conversion
         self._resource: Final = resource
-        self._kept: Final[collections.OrderedDict[tuple[str, int], bytes]] = collections.OrderedDict()
+        self._kept: Final = kept
+        #: Stands for this view among the kept values.
+        self._mark: Final = object()
 
     async def get(self, key: str) -> Entry | None:
         """See `Store.get`; also raises what `Conversion.convert` raises."""
@@ -75,7 +100,7 @@ class ConvertedStore(ForwardingStore):
         for place, one in enumerate(stored):
             if stored_form.is_in_version(one.value, self._resource.api_version):
                 continue
-            kept = self._kept.get((one.key, one.revision)) if one.revision else None
+            kept = self._kept.find(self._mark, one)
             if kept is not None:
                 found[place] = kept
                 continue
@@ -88,15 +113,8 @@ class ConvertedStore(ForwardingStore):
         converted = await self.conversion.convert(objects, self._resource.api_version)
         for place, obj in zip(places, converted, strict=True):
             value = found[place] = stored_form.encode(obj, self._resource, limited=False)
-            self._keep(stored[place], value)
+            self._kept.keep(self._mark, stored[place], value)
         return found
-
-    def _keep(self, stored: _Value, value: bytes) -> None:
-        if len(value) > _LARGEST_KEPT or not stored.revision:
-            return
-        self._kept[stored.key, stored.revision] = value
-        if len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
 
 
 def _object(value: bytes) -> Object | None:

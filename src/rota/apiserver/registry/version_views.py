@@ -10,7 +10,7 @@ from rota.api.identifiers import GroupVersionResource
 from rota.api.kinds import ResourceType
 from rota.apiserver import stored_form
 from rota.apiserver.interfaces import Conversion
-from rota.apiserver.registry.converted_store import ConvertedStore
+from rota.apiserver.registry.converted_store import ConvertedStore, KeptValues
 from rota.store.store_interface import Store
 
 
@@ -28,6 +28,7 @@ class VersionViews:
         self._store: Final = store
         self._lookup: Final = conversion
         self._views: Final[dict[GroupVersionResource, ConvertedStore]] = {}
+        self._kept: Final = KeptValues()
 
     def store_of(self, resource: ResourceType) -> Store:
         """The store, with the objects of this resource in its version."""
@@ -36,7 +37,7 @@ class VersionViews:
             return self._store
         known = self._views.get(resource.gvr)
         if known is None or known.conversion is not conversion:
-            known = self._views[resource.gvr] = ConvertedStore(self._store, resource, conversion)
+            known = self._views[resource.gvr] = ConvertedStore(self._store, resource, conversion, self._kept)
         return known
 
     async def forms(self, resource: ResourceType, value: bytes) -> Forms:
