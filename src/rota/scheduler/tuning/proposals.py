@@ -19,14 +19,13 @@ from typing import Any, Final
 
 from rota.api import meta, times
 from rota.api.meta import Object
-from rota.client.paths import Target
 from rota.scheduler.config.faults import ConfigurationError
 from rota.scheduler.config.wire import DEFAULT_SCHEDULER_NAME
 from rota.scheduler.plugin_registry.third_party import Loaded
 from rota.scheduler.tuning import live_figures, parameters
 from rota.scheduler.tuning.parameters import NotTunableError, Parameter
 
-PROPOSALS: Final[Target] = ("rota.dev", "v1alpha1", "tuningproposals")
+PROPOSALS: Final = ("rota.dev", "v1alpha1", "tuningproposals")
 PROPOSED: Final = "Proposed"
 MEASURING: Final = "Measuring"
 APPLYING: Final = "Applying"

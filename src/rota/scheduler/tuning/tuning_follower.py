@@ -11,6 +11,7 @@ from typing import Final
 
 from rota.api import errors, meta
 from rota.api.meta import Object
+from rota.client import paths
 from rota.client.informers import shared_decoding
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
@@ -66,7 +67,11 @@ class TuningFollower:
         await self._informer.run()
 
     async def _is_served(self) -> bool:
+        group, version, plural = PROPOSALS
         try:
+            # Stock Kubernetes does not have the kind, and roles there do not name it: discovery is open to everyone.
+            if f'"{plural}"'.encode() not in await self._client.request("GET", paths.group_version(group, version)):
+                return False
             await self._client.list(PROPOSALS)
         except (errors.NotFound, errors.Forbidden):
             return False
