@@ -71,7 +71,7 @@ class PodUpdater:
     async def _remember(self, autoscaler: Object, count: int, began_s: float) -> bool:
         """Write evictions to the status of the autoscaler; whether that is done. Without it, no pod is evicted.
 
-        With the time of the first one: what comes afterwards is a replacement, also before the last eviction.
+        The condition has the time of the first eviction: a pod that is created after it is a replacement.
         """
         condition = pod_updates.evicted_condition(autoscaler, count, began_s)
         now = times.format_time(self._clock.now())

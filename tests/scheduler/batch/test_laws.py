@@ -167,13 +167,16 @@ class Live:
 
     def scratch(self) -> State:
         groups = [{**job.group, "status": {"phase": job.phase.value}} for job in self.mirror.jobs.values()]
-        return snapshots.build(
+        state = snapshots.build(
             nodes=list(self.nodes.values()),
             pods=list(self.pods.values()),
             groups=groups,
             queues=[queue(name) for name in QUEUES],
             interner=PodInterner(),
         )
+        # No object says which groups pods were evicted for: passes remember it.
+        state.made_room = dict(self.mirror._made_room)
+        return state
 
 
 GANGS = st.tuples(st.just("gang"), st.sampled_from(QUEUES), st.integers(1, 5), st.integers(1, 5), st.booleans())
